@@ -1,0 +1,48 @@
+# What a person types. Every target can be run again.
+SHELL := /bin/sh
+VENV := .venv
+PY := $(VENV)/bin/python
+BIN := $(VENV)/bin
+# Paths that mypy reads in one pass; modules and module_utils under their full name through the in-repo link.
+COLLECTION := collections/ansible_collections/dgx_spark/vllm
+
+.PHONY: help venv deps demo down test lint sanity unit molecule bench clean
+
+help:  ## Say what can be made
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+
+venv:  ## Make .venv with the pinned tools (finds or makes a Python 3.12 or newer)
+	@testbed/bootstrap
+
+deps: venv  ## Install the system packages that the bed needs (root)
+	@testbed/bed deps
+
+demo: deps  ## Two nodes on this machine serve a model through the real playbooks
+	@$(PY) testbed/demo.py
+
+down:  ## Take the demo's nodes down again
+	@testbed/bed down
+
+test: lint sanity unit molecule  ## All tests
+
+lint: venv
+	$(BIN)/yamllint .
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python tests/typecheck.py
+	$(BIN)/ansible-lint
+
+sanity: venv
+	$(PY) tests/sanity.py
+
+unit: venv
+	$(BIN)/pytest -n auto tests/unit
+
+molecule: deps
+	$(PY) tests/scenarios.py
+
+bench: venv  ## Print the figures of benchmarks/
+	$(PY) benchmarks/run.py
+
+clean: down
+	rm -rf .cache .bed

@@ -1,0 +1,45 @@
+# Copyright (c) 2026, dgx_spark.vllm contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Gather every fault of every host on the controller; the thinking is in module_utils/_preflight.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.dgx_spark.vllm.plugins.module_utils._preflight import check
+from ansible_collections.dgx_spark.vllm.plugins.module_utils._report import format_report
+
+
+class ActionModule(ActionBase):
+    """Runs in the controller's process: every input is there already."""
+
+    _requires_connection = False
+    _supports_check_mode = True
+    _supports_diff = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Fail with one report of all errors, or show the warnings."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        args = self._task.args
+        hostvars = (task_vars or {})["hostvars"]
+        errors: list[Mapping[str, Any]] = []
+        warnings: list[Mapping[str, Any]] = []
+        for name in args["fault_variables"]:
+            for host in args["hosts"]:
+                found = hostvars[host].get(name) or {}
+                errors += found.get("errors") or []
+                warnings += found.get("warnings_found") or []
+        deployments = {host: hostvars[host]["deployment"] for host in args["hosts"]}
+        more_errors, more_warnings = check(deployments, int(args["reserve_bytes"]))
+        errors += more_errors
+        warnings += more_warnings
+        report = format_report(errors, warnings)
+        result.update(changed=False, errors=errors, warnings_found=warnings, report=report)
+        if errors:
+            result.update(failed=True, msg=report)
+        elif warnings:
+            result["warnings"] = [report]
+        return result
