@@ -1,0 +1,61 @@
+# Copyright (c) 2026, dgx_spark.vllm contributors
+# SPDX-License-Identifier: BSD-2-Clause
+"""The sums of a model's files, on all cores: hashlib lets go of the interpreter as it works, so threads are enough."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+from ._model_tree_types import Problem, Tree, problem
+
+_BLOCK: Final = 8 << 20
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def file_sum(path: Path, moved: Callable[[int], None] = lambda _count: None) -> str:
+    """sha256 of a file; `moved` hears of every block."""
+    total = hashlib.sha256()
+    buffer = memoryview(bytearray(_BLOCK))
+    with path.open("rb", buffering=0) as stream:
+        while count := stream.readinto(buffer):
+            total.update(buffer[:count])
+            moved(count)
+    return total.hexdigest()
+
+
+def sums(
+    root: Path, names: Iterable[str], moved: Callable[[int], None] = lambda _count: None, workers: int = 0
+) -> Iterator[tuple[str, str | OSError]]:
+    """Sum of each file, in the order given; an error stands in its place."""
+
+    def one(name: str) -> str | OSError:
+        try:
+            return file_sum(root / name, moved)
+        except OSError as error:
+            return error
+
+    ordered = list(names)
+    with ThreadPoolExecutor(workers or cores()) as pool:
+        yield from zip(ordered, pool.map(one, ordered), strict=True)
+
+
+def check_sums(root: Path, tree: Tree, manifest: Mapping[str, Any]) -> list[Problem]:
+    """Files whose content is not what the manifest says; those with another problem already are left out."""
+    faulty = {item["file"] for item in tree.problems}
+    wanted = {item["path"]: item["sha256"] for item in manifest["files"] if item["path"] not in faulty}
+    found = []
+    for name, value in sums(root, wanted):
+        if isinstance(value, OSError):
+            found.append(problem(name, "unreadable", value.strerror or str(value), "a file that this user can read"))
+        elif value != wanted[name]:
+            found.append(problem(name, "wrong_hash", f"sha256 {value}", f"sha256 {wanted[name]}, by the manifest"))
+    return found

@@ -1,0 +1,139 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgx_spark.vllm contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a node has of its models; the thinking is in module_utils/_model_tree_store.py."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: model_state_info
+short_description: Say what a node has of the models that it needs
+version_added: "0.1.0"
+author: dgx_spark.vllm contributors (@dgx-spark)
+description:
+  - Judges every wanted model folder by names, sizes and headers, and against the manifest that came with it, all in one
+    call. Reads no weights and writes nothing.
+options:
+  root:
+    description: Folder of the models.
+    type: path
+    required: true
+  models:
+    description: The models that are wanted.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description: Folder of the model below O(root).
+        type: str
+        required: true
+      role:
+        description: What the model is for.
+        type: str
+        choices: [target, draft]
+        default: target
+      repo:
+        description: Repository that the model comes from.
+        type: str
+      revision:
+        description: Revision that the model is pinned at.
+        type: str
+      path:
+        description: Path of the model on the node. Not used.
+        type: str
+      bytes:
+        description: Size of the model.
+        type: int
+extends_documentation_fragment: [ansible.builtin.action_common_attributes]
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+  platform:
+    platforms: posix
+"""
+
+EXAMPLES = r"""
+- name: See what is there
+  dgx_spark.vllm.model_state_info:
+    root: /home/spark/models
+    models:
+      - name: Laguna-S-2.1-FP8
+        bytes: 121000000000
+  register: state
+"""
+
+RETURN = r"""
+models:
+  description: What the node has of each model, in the order in which they were given.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Folder of the model.
+      type: str
+    complete:
+      description: Whether nothing is wrong with it.
+      type: bool
+    problems:
+      description: What is wrong, as M(dgx_spark.vllm.model_tree_info) says it.
+      type: list
+      elements: dict
+    bytes:
+      description: Size of the files that are there.
+      type: int
+    to_move:
+      description: Bytes that must still be written on this node.
+      type: int
+    manifest:
+      description: Sum of the manifest; empty where the model was not staged by this collection.
+      type: str
+    unseen:
+      description: Files whose content this node has not hashed since they last changed.
+      type: list
+      elements: str
+disk_free:
+  description: Bytes that the connecting user can still write below the root.
+  returned: success
+  type: int
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.dgx_spark.vllm.plugins.module_utils._model_tree_store import disk_free, state
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "root": {"type": "path", "required": True},
+            "models": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {
+                    "name": {"type": "str", "required": True},
+                    "role": {"type": "str", "choices": ["target", "draft"], "default": "target"},
+                    "repo": {"type": "str"},
+                    "revision": {"type": "str"},
+                    "path": {"type": "str"},
+                    "bytes": {"type": "int"},
+                },
+            },
+        },
+        supports_check_mode=True,
+    )
+    root = module.params["root"]
+    try:
+        models = [state(root, wanted) for wanted in module.params["models"]]
+    except ValueError as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=False, models=models, disk_free=disk_free(root))
+
+
+if __name__ == "__main__":
+    main()
