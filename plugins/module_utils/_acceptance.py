@@ -119,11 +119,18 @@ class Api:
         with self._open(path) as answer:
             return str(answer.read().decode(errors="replace"))
 
-    def chat(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """One chat completion, not streamed."""
-        with self._open("/v1/chat/completions", body) as answer:
+    def _post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        with self._open(path, body) as answer:
             parsed: dict[str, Any] = json.loads(answer.read())
         return parsed
+
+    def chat(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """One chat completion, not streamed."""
+        return self._post("/v1/chat/completions", body)
+
+    def complete(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """One text completion, not streamed."""
+        return self._post("/v1/completions", body)
 
     def stream(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """One streamed completion: its text, its usage and the times of its first and last token (seconds)."""
