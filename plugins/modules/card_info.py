@@ -13,7 +13,7 @@ version_added: "0.1.0"
 author: "dgx_spark.vllm contributors (@dgx-spark)"
 description:
   - Reads a model card, with the cards it extends and the keys that the inventory overrides, and checks all of it.
-  - Returns the normalised card and what follows from it, as argument lists, environment, memory caps and a memory budget.
+  - Returns the normalised card and what follows from it, such as argument lists, environment and a memory budget.
   - Runs on the controller and changes nothing. A card with faults fails with all of them at once.
 attributes:
   check_mode:
