@@ -151,3 +151,17 @@ def _connect(peer: str, port: int, timeout_s: float) -> dict[str, Any]:
     except OSError as error:
         answer = error.strerror or "error"
     return {"peer": peer, "port": port, "answer": answer, "passes": answer in ("open", "refused")}
+
+
+def port_errors(host: str, found: Sequence[Mapping[str, Any]]) -> list[Problem]:
+    """Ports of peers from which no answer came at all, one error for each peer."""
+    from ._roce_problem import problem
+
+    result = []
+    for peer in dict.fromkeys(entry["peer"] for entry in found if not entry["passes"]):
+        entries = [entry for entry in found if entry["peer"] == peer and not entry["passes"]]
+        ports = ", ".join(f"{entry['port']} ({entry['answer']})" for entry in entries)
+        cure = "let the fabric's subnet through the peer's firewall as a whole, for example: sudo ufw allow from SUBNET"
+        text = f"no answer on TCP {ports}, tested by connecting from {host}"
+        result.append(problem(host, f"firewall of peer {peer}", text, "open or refused", cure, "firewall"))
+    return result

@@ -80,7 +80,10 @@ def from_subnets(facts: Facts, subnets: list[str], pins: Pins) -> tuple[list[Tar
             found = " and ".join(f"{netdev} {entry['address']}" for netdev, entry in served)
             errors.append(problem(host, subject, found, "one interface in each subnet", SUBNET_CURE, AMBIGUOUS))
         elif served:
-            targets.append(served[0])
+            netdev, entry = served[0]
+            # A tree of sysfs alone does not tell the prefix; the subnet that was asked for does.
+            prefix = entry["prefix"] if entry["prefix"] is not None else _roce_ip.parse_subnet(subnet)[1]
+            targets.append((netdev, {**entry, "prefix": prefix}))
         elif inside:
             errors.append(unserved(facts, *inside[0]))
         else:
