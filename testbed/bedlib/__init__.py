@@ -1,0 +1,1 @@
+"""Real systemd nodes for tests: systemd-nspawn over one cached tree, with hardware as data. See docs/testbed.md."""

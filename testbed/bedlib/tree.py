@@ -1,0 +1,160 @@
+"""The base tree that all nodes share, made once from the distribution's archive and kept in the cache."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import stat
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from .options import CHECKOUT, UID, USER
+from .system import BedError, run, say
+
+TESTBED = CHECKOUT / "testbed"
+FILES = TESTBED / "tree"
+
+OPTIONS = (
+    "--variant=minbase",
+    "--mode=root",
+    '--aptopt=Apt::Install-Recommends "false"',
+    "--dpkgopt=path-exclude=/usr/share/man/*",
+    "--dpkgopt=path-exclude=/usr/share/doc/*",
+    "--dpkgopt=path-exclude=/usr/share/locale/*",
+)
+# Debian's archive is checked by apt with the host's keyring. Ubuntu's keys come in a package, pinned here.
+UBUNTU_KEYRING = "https://archive.ubuntu.com/ubuntu/pool/main/u/ubuntu-keyring/ubuntu-keyring_2023.11.28.1_all.deb"
+UBUNTU_KEYRING_SHA256 = "36de43b15853ccae0028e9a767613770c704833f82586f28eb262f0311adb8a8"
+UBUNTU_SOURCE = "deb [signed-by={keyring}] http://archive.ubuntu.com/ubuntu {suite} main universe"
+
+
+def listed(name: str) -> list[str]:
+    """Lines of a list in testbed/, without comments."""
+    return [line for line in (TESTBED / name).read_text().splitlines() if line and not line.startswith("#")]
+
+
+def digest(distro: str, files: Path = FILES) -> str:
+    """Name of the tree in the cache: what it is made from."""
+    sums = hashlib.sha256()
+    for part in (distro, *listed("packages"), *OPTIONS, *listed("masked"), USER, str(UID)):
+        sums.update(part.encode() + b"\0")
+    for path in sorted(files.rglob("*")):
+        status = path.lstat()
+        sums.update(f"{path.relative_to(files)} {stat.S_IFMT(status.st_mode)} {status.st_mode & 0o111}\0".encode())
+        if path.is_symlink():
+            sums.update(str(path.readlink()).encode())
+        elif path.is_file():
+            sums.update(path.read_bytes())
+    return sums.hexdigest()[:16]
+
+
+def tree_path(cache: Path, distro: str) -> Path:
+    return cache / "tree" / digest(distro)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """One maker of a tree at a time; the others wait for it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another bed is making the same tree; waiting for it")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def ensure(cache: Path, distro: str) -> Path:
+    """The finished tree; made now if it is not there."""
+    final = tree_path(cache, distro)
+    if final.is_dir():
+        return final
+    with locked(final.with_name(final.name + ".lock")):
+        if final.is_dir():
+            return final
+        for stale in final.parent.glob(f".{final.name}.*"):
+            remove(stale)
+        build = final.with_name(f".{final.name}.{os.getpid()}")
+        begin = time.monotonic()
+        say(f"making the {distro} tree from the distribution's archive (once; about half a minute) in {final}")
+        try:
+            bootstrap(build, cache, distro)
+            furnish(build)
+            build.rename(final)
+        except BaseException:
+            remove(build)
+            raise
+        say(f"tree made in {time.monotonic() - begin:.0f} s")
+    return final
+
+
+def remove(path: Path) -> None:
+    run(["rm", "-rf", "--one-file-system", str(path)], timeout=600)
+
+
+def bootstrap(build: Path, cache: Path, distro: str) -> None:
+    """mmdebstrap in namespaces of its own that die with this process: a killed `up` leaves no mount and no process."""
+    source: list[str] = []
+    if distro == "noble":
+        keyring = ubuntu_keyring(cache)
+        source = [UBUNTU_SOURCE.format(keyring=keyring, suite=s) for s in ("noble", "noble-updates", "noble-security")]
+    argv = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child"]
+    argv += [
+        "mmdebstrap",
+        "--quiet",
+        *OPTIONS,
+        f"--include={','.join(listed('packages'))}",
+        distro,
+        str(build),
+        *source,
+    ]
+    run(argv, timeout=1800)
+
+
+def ubuntu_keyring(cache: Path) -> Path:
+    """Ubuntu's archive keys out of its package, whose checksum is pinned above."""
+    package = cache / "tree" / UBUNTU_KEYRING.rpartition("/")[2]
+    if not package.exists():
+        with urllib.request.urlopen(UBUNTU_KEYRING, timeout=60) as answer:
+            body = answer.read()
+        package.parent.mkdir(parents=True, exist_ok=True)
+        new = package.with_suffix(".new")
+        new.write_bytes(body)
+        new.rename(package)
+    found = hashlib.sha256(package.read_bytes()).hexdigest()
+    if found != UBUNTU_KEYRING_SHA256:
+        package.unlink()
+        raise BedError(f"{UBUNTU_KEYRING}: sha256 {found}, expected {UBUNTU_KEYRING_SHA256}; nothing was used of it")
+    folder = cache / "tree" / "ubuntu-keyring"
+    run(["dpkg-deb", "-x", str(package), str(folder)])
+    return folder / "usr/share/keyrings/ubuntu-archive-keyring.gpg"
+
+
+def furnish(root: Path) -> None:
+    """From a bare distribution to a node without an identity: user, hardware programs, masked units."""
+    shutil.copytree(FILES, root, symlinks=True, dirs_exist_ok=True)
+    run(["chown", "-hR", "root:root", *(str(root / name) for name in ("etc/sudoers.d", "usr/lib/hardware"))])
+    (root / "etc/sudoers.d" / USER).chmod(0o440)
+    # Like the first user of a DGX OS: sudo, and adm to read the journal.
+    options = ["--create-home", f"--uid={UID}", "--shell=/bin/bash", "--groups=adm,sudo"]
+    run(["chroot", str(root), "useradd", *options, USER])
+    units = root / "etc/systemd/system"
+    for unit in listed("masked"):
+        (units / unit).unlink(missing_ok=True)
+        (units / unit).symlink_to("/dev/null")
+    wants = units / "sysinit.target.wants"
+    wants.mkdir(exist_ok=True)
+    (wants / "hardware.service").symlink_to("../hardware.service")
+    (root / "var/log/journal").mkdir(exist_ok=True)
+    # mmdebstrap copies these from the host; keys and machine-id belong to a node.
+    for pattern in ("etc/ssh/ssh_host_*", "etc/hostname", "etc/hosts", "etc/resolv.conf"):
+        for path in root.glob(pattern):
+            path.unlink()
+    (root / "etc/machine-id").write_text("")
+    (root / "etc/resolv.conf").write_text("")
