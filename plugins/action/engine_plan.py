@@ -1,0 +1,86 @@
+# Copyright (c) 2026, dgx_spark.vllm contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plan the release of a host: locks and patches are read on the controller, the node is looked at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.dgx_spark.vllm.plugins.module_utils import _engine_lock, _engine_plan
+from ansible_collections.dgx_spark.vllm.plugins.module_utils._engine_fetch import sha256_file
+
+
+class ActionModule(ActionBase):
+    """The action behind M(dgx_spark.vllm.engine_plan)."""
+
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Plan, look at the node, and say what is to be done."""
+        super().run(tmp, task_vars)
+        task_vars = task_vars or {}
+        _, args = self.validate_argument_spec(  # type: ignore[no-untyped-call]
+            {
+                "deployment": {"type": "dict", "required": True},
+                "variant": {"type": "str", "required": True},
+                "variants": {"type": "dict", "required": True},
+                "lock_dirs": {"type": "list", "elements": "path", "required": True},
+                "nccl": {"type": "str", "default": ""},
+                "adopt": {"type": "str", "default": ""},
+                "deep": {"type": "bool", "default": False},
+                "patches": {"type": "list", "elements": "str", "default": []},
+                "patch_dirs": {"type": "list", "elements": "path", "required": True},
+            }
+        )
+        host = str(task_vars.get("inventory_hostname", ""))
+        variant, deployment = args["variant"], args["deployment"]
+        row = args["variants"].get(variant)
+        if row is None:
+            known = ", ".join(sorted(args["variants"]))
+            return {"failed": True, "msg": f"engine_variant is {variant}, expected one of {known}"}
+        adopt = args["adopt"].replace("~", deployment["home"], 1) if args["adopt"].startswith("~") else args["adopt"]
+        locks, absent = _engine_plan.find_locks(variant, args["nccl"], [Path(item) for item in args["lock_dirs"]])
+        patches, unknown = _engine_plan.find_patches(args["patches"], [Path(item) for item in args["patch_dirs"]])
+        if unknown:
+            where = ", ".join(args["patch_dirs"])
+            return {"failed": True, "msg": f"no patch named {', '.join(unknown)} in {where}"}
+        try:
+            usable = [] if absent else locks
+            plan = _engine_plan.plan(
+                deployment["root"], variant, row, usable, deployment["node"]["python"]["minor"], adopt
+            )
+        except _engine_lock.LockError as exc:
+            return {"failed": True, "msg": str(exc)}
+        state: dict[str, Any] = self._execute_module(
+            module_name="dgx_spark.vllm.engine_info",
+            module_args={
+                "root": deployment["root"],
+                "id": plan["id"],
+                "path": adopt or None,
+                "deep": args["deep"],
+                "libraries": sorted(row.get("libraries", {})),
+            },
+            task_vars=task_vars,
+        )
+        if state.get("failed"):
+            return dict(state)
+        sums = {name: sha256_file(path) for name, path in patches.items()}
+        errors, warnings = _engine_plan.node_faults(
+            host, variant, row, deployment["node"], [] if adopt else usable, state["glibc"]
+        )
+        return {
+            **plan,
+            "changed": False,
+            "variant": variant,
+            "row": row,
+            "adopted": bool(adopt),
+            "locks": [str(path) for path in usable],
+            "absent_locks": absent,
+            "patches": {name: str(path) for name, path in patches.items()},
+            "node": {key: value for key, value in state.items() if key not in ("changed", "invocation", "warnings")},
+            "todo": _engine_plan.steps(plan, state, sums, bool(adopt)),
+            "faults": {"errors": errors, "warnings": warnings},
+        }
