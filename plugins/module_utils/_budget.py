@@ -66,8 +66,9 @@ def node_need(card: Card, layout: Layout) -> Budget:
         result.row(
             "object store of Ray", 0, card.get("ray.object_store_memory"), "ray.object_store_memory, used on demand"
         )
-    cap = card.get("memory.driver")
-    result.row("vllm serve on the head", 0, cap or 0, "memory.driver, its cap" if cap else "no cap in the card")
+    if layout.executor == "ray":
+        cap = card.get("memory.driver")
+        result.row("vllm serve on the head", 0, cap or 0, "memory.driver, its cap" if cap else "no cap in the card")
     result.row("reserve for the system", reserve, reserve, "memory.reserve")
     low = sum(int(row["low"] or 0) * _times(row, ranks) for row in result.rows)
     high = sum(int(row["high"] or 0) * _times(row, ranks) for row in result.rows)
@@ -149,7 +150,7 @@ def budget(card: Card, layout: Layout, found: Mapping[int, Layout], node_memory:
 def _caps(card: Card, layout: Layout, memory: int, result: Budget) -> None:
     """Caps of all units of a node and the reserve have to fit the node."""
     reserve = card.get("memory.reserve")
-    driver = card.get("memory.driver") or 0
+    driver = (card.get("memory.driver") or 0) if layout.executor == "ray" else 0
     for role in ("head", "worker") if layout.nodes > 1 else ("head",):
         cap = card.get(f"memory.{role}")
         if cap is None:
@@ -219,9 +220,18 @@ def _contexts(card: Card, layout: Layout, memory: int, result: Budget, measured:
     result.row("KV of a token and rank", bytes_low, bytes_high,
                f"layers that keep the whole context x {heads} x bytes of an element", "bytes per token",
                stack.source)  # fmt: skip
-    result.row("tokens in the KV pool", low.tokens, high.tokens, "vLLM's groups of layers; see the notes", "tokens",
-               stack.source)  # fmt: skip
-    result.row("full contexts", low.contexts, high.contexts, f"tokens / {length}", "contexts", stack.source)
+    # The size of a state decides how blocks are cut; where only config.json knows it, there is no lower bound.
+    floor = None if stack.counts.get("state") and not stack.states else low
+    words = "vLLM's groups of layers; see the notes" + ("" if floor else "; without the states' own size")
+    result.row("tokens in the KV pool", floor.tokens if floor else None, high.tokens, words, "tokens", stack.source)
+    result.row(
+        "full contexts",
+        floor.contexts if floor else None,
+        high.contexts,
+        f"tokens / {length}",
+        "contexts",
+        stack.source,
+    )
     if not _measured(card, result, measured, length, found):
         _enough(card, low, high, length, result)
 

@@ -43,11 +43,13 @@ def gib(number: float) -> str:
 
 def shown(row: Mapping[str, Any]) -> str:
     low, high = row["low"], row["high"]
-    if low is None or high is None:
+    if high is None:
         return "not known"
     if row["unit"] == "bytes":
         return gib(high) if low == high else f"{gib(low)} to {gib(high)}"
     text = "{:,.0f}" if row["unit"] == "tokens" else "{:,.2f}"
+    if low is None:
+        return "at most " + text.format(high)
     return text.format(high) if low == high else f"{text.format(low)} to {text.format(high)}"
 
 

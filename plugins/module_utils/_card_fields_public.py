@@ -14,7 +14,9 @@ REVISION = r"[0-9a-f]{40}"
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 # Methods of vLLM's speculative config. `mtp` and the other *_mtp names have their drafter in the target's checkpoint.
-METHODS_OWN_DRAFT = ("dflash", "dspark", "eagle", "eagle3", "medusa", "mlp_speculator", "draft_model")
+# `dspark` can go both ways.
+METHODS_NEED_DRAFT = ("dflash", "eagle", "eagle3", "medusa", "mlp_speculator", "draft_model")
+METHODS_OWN_DRAFT = (*METHODS_NEED_DRAFT, "dspark")
 METHODS_MTP = (
     "mtp", "deepseek_mtp", "mimo_mtp", "mimo_v2_mtp", "glm4_moe_mtp", "glm4_moe_lite_mtp", "glm_ocr_mtp", "ernie_mtp",
     "nemotron_h_mtp", "exaone_moe_mtp", "exaone4_5_mtp", "qwen3_next_mtp", "qwen3_5_mtp", "longcat_flash_mtp",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ._card_check import Check
-from ._card_fields_public import METHODS_MTP, METHODS_OWN_DRAFT
+from ._card_fields_public import METHODS_MTP, METHODS_NEED_DRAFT, METHODS_OWN_DRAFT
 from ._card_layout import Layout
 from ._card_precision import PRECISION_WORDS, of_config, of_name
 from ._card_schema import KNOWN_VLLM, fields, serve_flags
@@ -97,17 +97,18 @@ def pairing(card: Card) -> None:
     config = card.get("speculative.config")
     if depth is not None and method is None:
         card.bad("runtime.vllm_spec_num_tokens", "only together with vllm_spec_method")
-    if method == "dflash" and draft is None:
-        card.bad(
-            "runtime.vllm_spec_method", "dflash together with vllm_spec_draft_repo: its draft is a model of its own"
-        )
+    if method in METHODS_NEED_DRAFT and draft is None:
+        words = f"{method} together with vllm_spec_draft_repo: its draft is a model of its own"
+        card.bad("runtime.vllm_spec_method", words)
+    if method in ("ngram", "ngram_gpu") and depth is None:
+        card.bad("runtime.vllm_spec_method", f"{method} together with vllm_spec_num_tokens: it has no default depth")
     if draft is not None and method not in METHODS_OWN_DRAFT:
         reason = "mtp's drafter lives in the target's checkpoint" if method in METHODS_MTP else "this one has none"
         card.bad("runtime.vllm_spec_draft_repo", "only with a method that has a draft of its own: "
                  + ", ".join(METHODS_OWN_DRAFT) + (f" ({reason})" if method else ""))  # fmt: skip
     if revision is not None and draft is None:
         card.bad("runtime.vllm_spec_draft_revision", "only together with vllm_spec_draft_repo")
-    if draft is not None and draft in (card.get("model_id"), card.get("source_repository")):
+    if draft is not None and method != "dspark" and draft in (card.get("model_id"), card.get("source_repository")):
         card.bad("runtime.vllm_spec_draft_repo", "another repository than the target's")
     if config and method is None:
         card.bad("speculative.config", "only together with runtime.vllm_spec_method")
