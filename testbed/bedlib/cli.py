@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from . import inventory, lifecycle, network, node, status
+from . import cable, inventory, lifecycle, node, snapshots, status
 from .options import Bed, cache_directory, default_directory, load
 from .system import BedError, install_packages, require_root, say
 
@@ -23,7 +23,7 @@ OPTIONS = {
 }
 NUMBERS = ("nodes", "rails")
 # Verbs that change the machine. The others read, and run as anybody.
-ROOT_VERBS = ("up", "down", "reboot", "kill", "start", "stop", "cut", "heal", "save", "deps", "_keep")
+ROOT_VERBS = ("up", "down", "reboot", "kill", "start", "stop", "cut", "heal", "save", "forget", "deps", "_keep")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -66,6 +66,12 @@ def parser() -> argparse.ArgumentParser:
     logs.add_argument("--console", action="store_true", help="what the node printed while booting")
     logs.add_argument("arguments", nargs=argparse.REMAINDER, help="further arguments for journalctl")
     verb("inventory", "The nodes as an Ansible inventory.").add_argument("--json", action="store_true")
+    save = verb("save", "Keep the nodes' state as a snapshot that other beds start from (stops and starts the nodes).")
+    save.add_argument("name")
+    save.add_argument("--replace", action="store_true", help="make an existing one anew")
+    saved = verb("saved", "List snapshots; with a name: exit status 0 if `up --from NAME` would work.")
+    saved.add_argument("name", nargs="?")
+    verb("forget", "Delete a snapshot.").add_argument("name")
     verb("deps", "Install the system packages that are missing, saying which.")
     verbs.add_parser("_keep").add_argument("node")
     return top
@@ -97,8 +103,10 @@ def resolve(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Bed:
     if kept is None:
         return Bed(directory=directory, **given)  # type: ignore[arg-type]
     bed = kept[0]
-    other = {name: value for name, value in given.items() if value != getattr(bed, name)}
-    if other and arguments.verb != "_keep":
+    # Variables are defaults for making a bed; only what is typed must fit one that exists.
+    asked = given if arguments.verb == "up" else wanted(arguments, {})
+    other = {name: value for name, value in asked.items() if value != getattr(bed, name)}
+    if other:
         lines = ", ".join(f"{name} is {getattr(bed, name)!r}, not {value!r}" for name, value in other.items())
         raise BedError(f"the bed in {directory} was made with other options ({lines}); take it down first")
     return bed
@@ -106,6 +114,8 @@ def resolve(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Bed:
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
+    # A layer's top folder is a node's /: it must be readable whatever the caller's umask is.
+    os.umask(0o022)
     try:
         if arguments.verb in ROOT_VERBS:
             require_root(arguments.verb)
@@ -127,6 +137,10 @@ def dispatch(arguments: argparse.Namespace) -> int:
         lifecycle.up(bed, cache_directory(os.environ))
     elif verb == "down":
         lifecycle.down(bed)
+    elif verb == "saved":
+        return snapshots.show(bed, cache_directory(os.environ), arguments.name)
+    elif verb == "forget":
+        snapshots.forget(cache_directory(os.environ), arguments.name)
     elif verb == "_keep":
         return node.keep(bed, bed.number(arguments.node))
     else:
@@ -143,6 +157,9 @@ def on_existing(verb: str, bed: Bed, arguments: argparse.Namespace) -> int:
         return status.logs(bed, bed.number(arguments.node), arguments.console, arguments.arguments)
     elif verb == "ssh":
         return subprocess.call(node.ssh_argv(bed, bed.number(arguments.node), *arguments.command))
+    elif verb == "save":
+        with lifecycle.bed_lock(bed.prefix):
+            lifecycle.save(bed, cache_directory(os.environ), arguments.name, arguments.replace)
     else:
         with lifecycle.bed_lock(bed.prefix):
             change(verb, bed, [bed.number(name) for name in arguments.node], arguments)
@@ -153,18 +170,16 @@ def change(verb: str, bed: Bed, numbers: list[int], arguments: argparse.Namespac
     if verb == "cut":
         for number in numbers:
             bed.node_path(number, "cut").write_text("silent" if arguments.silent else "carrier")
-        network.plug(bed)
+        cable.plug(bed)
     elif verb == "heal":
         for number in numbers:
             bed.node_path(number, "cut").unlink(missing_ok=True)
-        network.plug(bed)
+        cable.plug(bed)
     elif verb == "start":
         for number in numbers:
             node.start(bed, number)
-        for number in numbers:
-            node.wait_ssh(bed, number)
+        lifecycle.each(bed, numbers, node.wait_ssh)
     else:
         work = {"reboot": node.reboot, "kill": node.kill, "stop": node.stop}[verb]
-        for number in numbers:
-            work(bed, number)
+        lifecycle.each(bed, numbers, work)
     say(f"{verb}: {', '.join(bed.host(number) for number in numbers)}")

@@ -28,6 +28,9 @@ FUNCTIONS = (
     Function("rocep1s0f0", "enp1s0f0np0", "0000:01:00.0", 0, 0),
     Function("roceP2p1s0f0", "enP2p1s0f0np0", "0002:01:00.0", 0, 1),
 )
+# What a port says with and without a link.
+PORT_UP = {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "200 Gb/sec (4X HDR)"}
+PORT_DOWN = {"state": "1: DOWN", "phys_state": "3: Disabled", "rate": "40 Gb/sec (4X QDR)"}
 V1, V2 = "IB/RoCE v1", "RoCE v2"
 ZERO = "0000:0000:0000:0000:0000:0000:0000:0000"
 SLOTS = 16
@@ -111,10 +114,8 @@ def port_files(port: Port) -> dict[str, str]:
         f"{device}/max_link_speed": "32.0 GT/s PCIe",
         f"{device}/max_link_width": "4",
         f"{device}/net/{function.netdev}/ifindex": "0",
-        f"{sub}/state": "4: ACTIVE" if port.active else "1: DOWN",
-        f"{sub}/phys_state": "5: LinkUp" if port.active else "3: Disabled",
+        **{f"{sub}/{name}": text for name, text in (PORT_UP if port.active else PORT_DOWN).items()},
         f"{sub}/link_layer": "Ethernet",
-        f"{sub}/rate": "200 Gb/sec (4X HDR)" if port.active else "40 Gb/sec (4X QDR)",
         f"{sub}/lid": "0x0",
         f"{sub}/cap_mask": "0x04010000",
     }

@@ -5,6 +5,7 @@ It is also how the bed finds its processes again: whatever happened to the tool,
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 from pathlib import Path
@@ -65,9 +66,10 @@ def processes(bed: Bed, number: int) -> set[int]:
     """Every process of a node, in any sub-group of any hierarchy."""
     found: set[int] = set()
     for folder in folders(bed, number):
-        for path in [folder / "cgroup.procs", *folder.glob("**/cgroup.procs")]:
+        # os.walk: the guest removes groups while we look, and it passes over what is gone.
+        for path, _, _ in os.walk(folder):
             try:
-                found.update(int(line) for line in path.read_text().split())
+                found.update(int(line) for line in Path(path, "cgroup.procs").read_text().split())
             except OSError:
                 continue
     found.discard(0)
@@ -97,15 +99,21 @@ def kill(pids: set[int]) -> None:
 
 
 def remove_part(bed: Bed, number: int, part: str = "") -> None:
-    """Remove a node's group or a part of it, deepest first; the processes are gone by now."""
+    """Remove a node's group or a part of it, deepest first; its processes are dead, but the kernel may be slow."""
     for folder in folders(bed, number):
         top = folder / part if part else folder
-        if not top.is_dir():
+        wait_for(functools.partial(removed, top), 10, f"control group {top} could not be removed")
+
+
+def removed(top: Path) -> bool:
+    for path, _, _ in os.walk(top, topdown=False):
+        try:
+            Path(path).rmdir()
+        except FileNotFoundError:
             continue
-        below = sorted((path for path in top.glob("**/") if path.is_dir()), key=lambda path: -len(path.parts))
-        for path in [*below, top]:
-            if path.is_dir():
-                path.rmdir()
+        except OSError:
+            return False
+    return True
 
 
 def clear(bed: Bed) -> None:

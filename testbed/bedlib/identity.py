@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from . import fixtures
+from . import fixtures, layers
 from .options import UID, USER, Bed
 from .system import give_to_caller, run
 
 KEY = "id_ed25519"
+HOST_KEY = "etc/ssh/ssh_host_ed25519_key"
 
 
 def hosts_file(bed: Bed, number: int) -> str:
@@ -39,7 +40,7 @@ def ssh_config(bed: Bed) -> str:
 def known_hosts(bed: Bed) -> str:
     lines = []
     for number in bed.numbers():
-        key = bed.node_path(number, "upper/etc/ssh/ssh_host_ed25519_key.pub").read_text().split()
+        key = layers.topmost(bed, number, f"{HOST_KEY}.pub").read_text().split()
         lines.append(f"{bed.address(number)},{bed.host(number)} {key[0]} {key[1]}\n")
     return "".join(lines)
 
@@ -58,7 +59,9 @@ def write_identity(bed: Bed, number: int) -> None:
     (upper / "etc/hosts").write_text(hosts_file(bed, number))
     # Empty: systemd makes one at the first boot, each node its own.
     (upper / "etc/machine-id").write_text("")
-    keygen(upper / "etc/ssh/ssh_host_ed25519_key", bed.host(number))
+    # A snapshot brings its own, which its nodes know each other by.
+    if len(layers.lower_of(bed, number)) == 1:
+        keygen(upper / HOST_KEY, bed.host(number))
     authorized = upper / f"home/{USER}/.ssh/authorized_keys"
     authorized.write_text(bed.path(f"{KEY}.pub").read_text())
     run(["chown", "-R", f"{UID}:{UID}", str(upper / "home" / USER)])

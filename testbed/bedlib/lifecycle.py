@@ -6,21 +6,22 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 from . import groups, identity, layers, network, node, tree
-from .options import Bed, load, store
+from .options import NAME, Bed, load, store
 from .system import BedError, require_tools, run, say
 
 # Who owns a prefix on this machine. In /run: it ends with the namespaces at a reboot.
 REGISTRY = Path("/run/dgx-spark-bed")
 LOCK_LIMIT = 900
 # All that a bed writes into its folder; down removes these and nothing else.
-CONTENTS = ("nodes", "fixtures", "known_hosts", "ssh_config", "bed.json.new", "bed.json")
-CONTENTS_FIRST = (identity.KEY, f"{identity.KEY}.pub")
+CONTENTS = ("nodes", "fixtures", identity.KEY, f"{identity.KEY}.pub", "known_hosts", "ssh_config")
+# The notes that lead to the rest come last.
+NOTES = ("save.json.new", "save.json", "bed.json.new", "bed.json")
 
 
 @contextmanager
@@ -66,11 +67,10 @@ def claim(bed: Bed) -> None:
     (REGISTRY / f"{bed.prefix}.json").write_text(json.dumps(bed.to_json()) + "\n")
 
 
-def each(bed: Bed, work: object) -> None:
-    """Do something for all nodes at once; the first error is raised after all have ended."""
-    assert callable(work)
+def each(bed: Bed, numbers: Iterable[int], work: Callable[[Bed, int], None]) -> None:
+    """Do something on several nodes at once; the first error is raised after all have ended."""
     with ThreadPoolExecutor(max_workers=bed.nodes) as pool:
-        for future in [pool.submit(work, bed, number) for number in bed.numbers()]:
+        for future in [pool.submit(work, bed, number) for number in numbers]:
             future.result()
 
 
@@ -104,16 +104,19 @@ def create(bed: Bed, cache: Path) -> None:
         bed.node_path(number, "lower").write_text("".join(f"{path}\n" for path in lower[number]))
         identity.write_identity(bed, number)
         identity.write_fixtures(bed, number)
+    layers.note_users(bed)
     identity.write_access(bed)
     network.make_switch(bed)
     for number in bed.numbers():
         node.start(bed, number)
-    each(bed, node.wait_ssh)
+    each(bed, bed.numbers(), node.wait_ssh)
 
 
 def wake(bed: Bed) -> None:
     """The bed is made: power on what is off, say so, and change nothing where all is well."""
     off = [number for number in bed.numbers() if not node.keeper_alive(bed, number)]
+    if off:
+        layers.recover(bed)
     if not network.present(bed):
         # After a reboot of this machine: files are there, namespaces are not.
         claim(bed)
@@ -122,11 +125,27 @@ def wake(bed: Bed) -> None:
         network.make_switch(bed)
     for number in off:
         node.start(bed, number)
-    each(bed, node.wait_ssh)
+    each(bed, bed.numbers(), node.wait_ssh)
     if off:
         say("powered on: " + ", ".join(bed.host(number) for number in off))
     else:
         say(f"already up: {bed.nodes} nodes in {bed.directory}")
+
+
+def save(bed: Bed, cache: Path, name: str, replace: bool) -> None:
+    """Nodes off, their layers into a snapshot, and on again those that were on."""
+    if not NAME.fullmatch(name):
+        raise BedError(f"snapshot {name!r}: expected letters, digits, dots, dashes and underscores")
+    running = [number for number in bed.numbers() if node.keeper_alive(bed, number)]
+    each(bed, running, node.stop)
+    try:
+        layers.recover(bed)
+        layers.save(bed, cache, name, replace)
+    finally:
+        for number in running:
+            node.start(bed, number)
+    each(bed, running, node.wait_ssh)
+    say(f"snapshot {name} saved; `bed up --from {name}` starts {bed.nodes} nodes from it")
 
 
 def down(bed: Bed) -> None:
@@ -153,7 +172,8 @@ def wipe(bed: Bed) -> None:
                 path = Path("/run/systemd/nspawn", folder, bed.namespace(number))
                 if path.is_dir():
                     path.rmdir()
-    for name in (*CONTENTS_FIRST, *CONTENTS):
+    layers.recover(bed)
+    for name in (*CONTENTS, *NOTES):
         run(["rm", "-rf", "--one-file-system", str(bed.path(name))], timeout=900)
     if bed.directory.is_dir() and not any(bed.directory.iterdir()):
         bed.directory.rmdir()

@@ -1,4 +1,4 @@
-"""Namespaces, cables and their faults.
+"""Namespaces and links.
 
 Every node has a namespace of its own, made anew at each boot as a machine's network state is. A further namespace, the
 switch, holds two bridges: one for management (with one link to this machine) and one that is the fabric cable. Cables
@@ -7,15 +7,13 @@ end in the switch, so a cut takes the carrier from a node and leaves its interfa
 
 from __future__ import annotations
 
-import fcntl
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from .fixtures import FUNCTIONS, mac
 from .options import MANAGEMENT, MTU, Bed
-from .system import BedError, run, wait_for
+from .system import BedError, run
 
 MANAGEMENT_MAC = 0xE0
 NETNS = Path("/run/netns")
@@ -100,7 +98,6 @@ def make_node(bed: Bed, number: int) -> None:
     ip(node_lines(bed, number), bed.namespace(number))
     ip([f"link set m{number} master mgmt up"], bed.switch)
     ip([f"link set {far} master fabric" for far in far_ends(bed, number)], bed.switch)
-    plug(bed)
 
 
 def drop_node(bed: Bed, number: int) -> None:
@@ -117,75 +114,6 @@ def drop_node(bed: Bed, number: int) -> None:
 
 def links(namespace: str) -> list[str]:
     return [str(link["ifname"]) for link in json.loads(run(["ip", "-n", namespace, "-j", "link"]))]
-
-
-def plan(present: Sequence[int], cuts: Sequence[int], nodes: int) -> dict[int, bool]:
-    """Which nodes have a carrier. Two nodes share one cable and lose it together; more of them hang on a switch."""
-    alive = {number: number not in cuts for number in present}
-    if nodes == 2:
-        whole = len(alive) == 2 and all(alive.values())
-        return dict.fromkeys(alive, whole)
-    return alive
-
-
-@contextmanager
-def cable_lock(bed: Bed) -> Iterator[None]:
-    """Nodes boot side by side and each sets the ports of all."""
-    with bed.path("nodes", "cable.lock").open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-
-
-def cut_mode(bed: Bed, number: int) -> str:
-    """`carrier`, `silent` or nothing: what `bed cut` wrote for a node, kept over reboots as a pulled cable is."""
-    path = bed.node_path(number, "cut")
-    return path.read_text().strip() if path.exists() else ""
-
-
-def plug(bed: Bed) -> None:
-    """Bring the cable's ports to what power and cuts say."""
-    with cable_lock(bed):
-        here = set(links(bed.switch))
-        present = [number for number in bed.numbers() if f"f0n{number}" in here]
-        modes = {number: cut_mode(bed, number) for number in present}
-        carrier = plan(present, [number for number, mode in modes.items() if mode == "carrier"], bed.nodes)
-        lines = []
-        for number, up in carrier.items():
-            lines += [f"link set {far} {'up' if up else 'down'}" for far in far_ends(bed, number)]
-        if lines:
-            ip(lines, bed.switch)
-        for number, up in carrier.items():
-            if up:
-                silence(bed, far_ends(bed, number)[: bed.rails], modes[number] == "silent")
-
-
-def silence(bed: Bed, ends: Sequence[str], silent: bool) -> None:
-    """A disabled bridge port keeps its carrier and passes nothing: the fault that nobody is told of.
-
-    A port that has just come up is enabled by the kernel a moment later, so it is waited for and looked at again.
-    """
-
-    def settled() -> bool:
-        states = {row["ifname"]: row["state"] for row in json.loads(run(["bridge", "-n", bed.switch, "-j", "link"]))}
-        wrong = [end for end in ends if (states.get(end) == "disabled") != silent]
-        for end in wrong:
-            if states.get(end) == "forwarding" or not silent:
-                run(
-                    ["bridge", "-n", bed.switch, "link", "set", "dev", end, "state", "0" if silent else "3"],
-                    check=False,
-                )
-        return not wrong
-
-    wait_for(settled, 5, f"the ports {', '.join(ends)} of {bed.switch} did not become {'silent' if silent else 'open'}")
-
-
-def unplug_node(bed: Bed, number: int) -> None:
-    """All cables of a node go dead at once, before its power does: no farewell packet gets out."""
-    if namespace_exists(bed.switch):
-        here = set(links(bed.switch))
-        ends = [end for end in (f"m{number}", *far_ends(bed, number)) if end in here]
-        if ends:
-            ip([f"link set {end} down" for end in ends], bed.switch)
 
 
 def drop_all(bed: Bed) -> None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from . import groups, network
+from . import cable, groups, network
 from .options import CHECKOUT, Bed
 from .system import BedError, wait_for
 
@@ -20,7 +20,9 @@ REBOOT = 133  # what systemd-nspawn --keep-unit exits with when the guest asks f
 POWEROFF = signal.SIGRTMIN + 4  # systemd as PID 1 of the guest takes these two as orders
 RESTART = signal.SIGRTMIN + 5
 BOOT_LIMIT = 60
-STOP_LIMIT = 90
+STOP_LIMIT = 120
+# A guest that reboots as soon as it is up would do so for ever.
+SHORT_BOOT, SHORT_BOOTS = 3, 5
 # IPC_LOCK: RDMA-like memory locking; NET_ADMIN: the firewall and addresses of its own namespace.
 CAPABILITIES = "CAP_IPC_LOCK,CAP_NET_ADMIN"
 NSPAWN_ENVIRONMENT = {
@@ -73,15 +75,20 @@ def keep(bed: Bed, number: int) -> int:
     """The keeper's life: boot the node, and again for as long as its guest asks for a reboot."""
     groups.join(bed, number, "keeper")
     groups.delegate(bed, number)
-    code = REBOOT
-    while code == REBOOT:
+    code, short = REBOOT, 0
+    while code == REBOOT and short < SHORT_BOOTS:
         network.make_node(bed, number)
+        cable.plug(bed)
         groups.remove_part(bed, number, "guest")
         begin = time.monotonic()
         code = boot(bed, number)
-        print(f"keeper: node ended with {code} after {time.monotonic() - begin:.1f} s", flush=True)
+        lived = time.monotonic() - begin
+        short = short + 1 if lived < SHORT_BOOT else 0
+        print(f"keeper: node ended with {code} after {lived:.1f} s", flush=True)
+    if short == SHORT_BOOTS:
+        print(f"keeper: {short} boots in a row lived less than {SHORT_BOOT} s; it stays off", flush=True)
     network.drop_node(bed, number)
-    network.plug(bed)
+    cable.plug(bed)
     return 0 if code == 0 else 1
 
 
@@ -201,6 +208,7 @@ def stop(bed: Bed, number: int) -> None:
     except BedError:
         kill(bed, number)
         raise
+    groups.remove_part(bed, number)
 
 
 def reboot(bed: Bed, number: int) -> None:
@@ -212,7 +220,7 @@ def reboot(bed: Bed, number: int) -> None:
 
 def kill(bed: Bed, number: int) -> None:
     """Power cut: the cables go dead, then every process of the node, without a word to anyone."""
-    network.unplug_node(bed, number)
+    cable.unplug_node(bed, number)
 
     def gone() -> bool:
         left = groups.processes(bed, number)
@@ -220,7 +228,8 @@ def kill(bed: Bed, number: int) -> None:
         return not left
 
     wait_for(gone, 20, f"{bed.host(number)}: processes did not die")
+    # The keeper may have been at it too.
     network.drop_node(bed, number)
     if network.namespace_exists(bed.switch):
-        network.plug(bed)
+        cable.plug(bed)
     groups.remove_part(bed, number)

@@ -17,6 +17,7 @@ USER = "spark"
 UID = 1000
 MANAGEMENT = "enP7s7"
 MTU = 9000
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Bed:
                 ipaddress.IPv4Network(f"{value}.0/24")
             except ValueError as error:
                 raise BedError(f"{name} {value!r}: expected three numbers like 10.123.45 (a /24)") from error
-        if self.origin and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", self.origin):
+        if self.origin and not NAME.fullmatch(self.origin):
             raise BedError(f"snapshot {self.origin!r}: expected letters, digits, dots, dashes and underscores")
         if len({self.net, *self.fabrics()}) != 1 + self.rails:
             raise BedError(f"net {self.net} and fabric {', '.join(self.fabrics())} overlap")
