@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from . import _roce_ip, _roce_pins, _roce_targets
-from ._roce_problem import AMBIGUOUS, NO_ADDRESS, PORT_DOWN, problem
+from ._roce_problem import AMBIGUOUS, CONFIG, NO_ADDRESS, PIN, PORT_DOWN, problem
 from ._roce_resolve import resolve
 
 TYPE_CHECKING = False
@@ -106,9 +106,10 @@ def _why_none(
     """Each host's own fault first; only where every host is sound by itself, what is wrong between them."""
     errors: list[Problem] = []
     for name, own in found.items():
-        if not own:
-            alone = resolve(hosts[name], pins=pins.get(name))["errors"]
-            errors += alone or [_no_candidate(name)]
+        alone = resolve(hosts[name], pins=pins.get(name))["errors"]
+        if own:
+            alone = [error for error in alone if error["fault"] in (CONFIG, PIN)]
+        errors += alone if own or alone else [_no_candidate(name)]
     if errors:
         return errors
     table = "; ".join(f"{name}: {_listed(own)}" for name, own in found.items())

@@ -55,7 +55,7 @@ def parse(text: str) -> Ufw:
 def _rule(action: str, to: str, source: str) -> UfwRule | None:
     """The rule; None where it asks for a source port, which a new connection of a peer does not have."""
     words = re.sub(r"\s*(\(log(-all)?\)|#.*)$", "", source.strip()).split(" ")
-    if words[0].partition("/")[0] != "Anywhere" and not _place(words[0]) or (len(words) > 1 and words[1] != "on"):
+    if (words[0].partition("/")[0] != "Anywhere" and not _place(words[0])) or (len(words) > 1 and words[1] != "on"):
         return None
     to, _on, interface = to.partition(" on ")
     rule: UfwRule = {

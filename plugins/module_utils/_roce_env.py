@@ -38,17 +38,17 @@ def nccl_choice(rows: list[Row], subnet: str) -> int:
     It walks the table with a current best, which begins as slot 0 whatever that holds; so a version 2 row of another
     subnet in slot 0 is never given up, and the answer can be wrong although the right row exists.
     """
-    by_index = {row["index"]: row for row in rows}
-    best = 0
-    for index in sorted(by_index):
-        row, current = by_index[index], by_index.get(best)
-        if index == 0 or not row["address"] or not _roce_ip.contains(subnet, row["address"]):
+    number, prefix = _roce_ip.parse_subnet(subnet)
+    mask = _roce_ip.mask(prefix)
+    current = next((row for row in rows if row["index"] == 0), None)
+    for row in sorted(rows, key=lambda row: row["index"]):
+        if row["index"] == 0 or not row["address"]:
             continue
         new_family = current is None or not current["address"]
         new_version = current is not None and version(current) != version(row) and version(row) == 2
-        if new_family or new_version:
-            best = index
-    return best
+        if (new_family or new_version) and _roce_ip.to_int(row["address"]) & mask == number:
+            current = row
+    return current["index"] if current else 0
 
 
 def leading_range(rails: list[Rail]) -> str | None:

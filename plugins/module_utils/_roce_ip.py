@@ -56,6 +56,13 @@ def contains(subnet: str, address: str) -> bool:
     return to_int(address) & mask(prefix) == number
 
 
+def overlap(one: str, other: str) -> bool:
+    """Whether two subnets have an address in common."""
+    (number, prefix), (second, length) = parse_subnet(one), parse_subnet(other)
+    shared = mask(min(prefix, length))
+    return number & shared == second & shared
+
+
 def cover(subnets: list[str]) -> str:
     """The smallest subnet that holds all the given ones."""
     low, prefix = parse_subnet(subnets[0])

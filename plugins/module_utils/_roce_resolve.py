@@ -222,8 +222,8 @@ def _collisions(host: str, rails: list[Rail]) -> list[Problem]:
     for number, rail in enumerate(rails):
         for other in rails[:number]:
             found = f"{other['netdev']} {other['address']} and {rail['netdev']} {rail['address']}"
-            if rail["subnet"] and rail["subnet"] == other["subnet"]:
-                subject = f"rails in {rail['subnet']}"
+            if rail["subnet"] and other["subnet"] and _roce_ip.overlap(rail["subnet"], other["subnet"]):
+                subject = f"rails in {_roce_ip.cover([rail['subnet'], other['subnet']])}"
                 cure = _roce_targets.SUBNET_CURE
                 errors.append(problem(host, subject, found, "one interface in each subnet", cure, AMBIGUOUS))
             elif (rail["device"], rail["port"]) == (other["device"], other["port"]):
@@ -234,7 +234,6 @@ def _collisions(host: str, rails: list[Rail]) -> list[Problem]:
 
 
 def _environment(host: str, rails: list[Rail], gid_mode: str, pins: Pins) -> tuple[dict[str, str], list[Problem]]:
-    table = gid_table([_as_port(rail) for rail in rails], rails)
     names = [f"{rail['device']}:{rail['port']}" for rail in rails]
     if len(rails) > _roce_env.HCA_ENTRIES or any(len(name.encode()) > _roce_env.HCA_BYTES for name in names):
         expected = f"at most {_roce_env.HCA_ENTRIES} names of at most {_roce_env.HCA_BYTES} bytes"
@@ -243,7 +242,7 @@ def _environment(host: str, rails: list[Rail], gid_mode: str, pins: Pins) -> tup
         cure = f"correct the host's index pin, or leave it out: {rails[0]['gid_index']} would be taken now"
         expected = "at that index a RoCE v2 row of each rail's address"
         if any(pins["index"] not in rail["indices"] for rail in rails):
-            return {}, [problem(host, f"pin index {pins['index']}", table, expected, cure, PIN)]
+            return {}, [problem(host, f"pin index {pins['index']}", _table(rails), expected, cure, PIN)]
         return _roce_env.environment(rails, pins["index"], None), []
     shared = {rail["gid_index"] for rail in rails}
     if gid_mode != "none" and len(shared) == 1:
@@ -252,13 +251,17 @@ def _environment(host: str, rails: list[Rail], gid_mode: str, pins: Pins) -> tup
         cure = (
             "use gid_mode: auto, which leads NCCL by address range, or make the tables equal (interfaces down and up)"
         )
-        return {}, [problem(host, "common GID index", table, "one index for all rails", cure, NO_COMMON_INDEX)]
+        return {}, [problem(host, "common GID index", _table(rails), "one index for all rails", cure, NO_COMMON_INDEX)]
     address_range = _roce_env.leading_range(rails)
     if address_range is None:
         cure = "remove further addresses from the fabric's interfaces, or pin an index that all rails share"
         expected = "a range under which NCCL takes the marked rows"
-        return {}, [problem(host, "NCCL_IB_ADDR_RANGE", table, expected, cure, NO_COMMON_INDEX)]
+        return {}, [problem(host, "NCCL_IB_ADDR_RANGE", _table(rails), expected, cure, NO_COMMON_INDEX)]
     return _roce_env.environment(rails, None, address_range), []
+
+
+def _table(rails: list[Rail]) -> str:
+    return gid_table([_as_port(rail) for rail in rails], rails)
 
 
 def _as_port(rail: Rail) -> Port:
