@@ -228,5 +228,5 @@ def build(
             },
         }
         _release.write_atomic(release / "release.json", json.dumps(summary, indent=1) + "\n")
-        _release.write_atomic(release / _manifest.NAME, json.dumps(manifest, separators=(",", ":")))
+        _release.write_atomic(release / _manifest.NAME, _manifest.dump(manifest))
         return {**summary, "built": True}

@@ -3,7 +3,7 @@
 """What is in a folder of installed packages: every file with its size, time and sha256, and what has changed since.
 
 The sums of packages and of the whole leave out what differs from node to node without meaning anything: compiled
-bytecode and the note of where the interpreter lies. Those files are in the manifest all the same.
+bytecode and notes about the installation itself. Those files are in the manifest all the same.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from ._engine_tags import normalize
 
 NAME = "manifest.json"
 FORMAT = 1
+# Files that say how and when they were installed: not the same on two nodes, and nothing that runs reads them.
+_LOCAL = frozenset({"pyvenv.cfg", "RECORD", "uv_cache.json"})
 # What the deployment itself keeps in the folder.
 OWN = frozenset({NAME, "release.json", "patches"})
-_LINK = "link:"
+LINK = "link:"
 
 
 class Seen(NamedTuple):
@@ -145,7 +147,7 @@ def digest(files: Mapping[str, list[Any]], package: str | None = None) -> str:
     total = hashlib.sha256()
     for path in sorted(files):
         size, _, sha256, owner = files[path]
-        if is_bytecode(path) or path == "pyvenv.cfg" or (package is not None and owner != package):
+        if is_bytecode(path) or path.rpartition("/")[2] in _LOCAL or (package is not None and owner != package):
             continue
         total.update(f"{path}\0{size}\0{sha256}\n".encode())
     return total.hexdigest()
@@ -157,7 +159,7 @@ def make(root: Path, workers: int | None = None) -> dict[str, Any]:
     seen = scan(root)
     sums = hash_files(root, {path: item.size for path, item in seen.items() if not item.link}, workers)
     files: dict[str, list[Any]] = {
-        path: [item.size, item.mtime_ns, f"{_LINK}{item.link}" if item.link else sums[path], owner_of(path, owners)]
+        path: [item.size, item.mtime_ns, f"{LINK}{item.link}" if item.link else sums[path], owner_of(path, owners)]
         for path, item in seen.items()
     }
     grouped: dict[str, dict[str, list[Any]]] = {}
@@ -175,6 +177,19 @@ def make(root: Path, workers: int | None = None) -> dict[str, Any]:
     return {"format": FORMAT, "digest": digest(files), "packages": packages, "files": files}
 
 
+def dump(manifest: Mapping[str, Any]) -> str:
+    """A manifest as it is written."""
+    return json.dumps(manifest, separators=(",", ":"))
+
+
+def refresh(root: Path, manifest: dict[str, Any], paths: Iterable[str]) -> None:
+    """Take files of bytecode as they are now into a manifest, after their sources were compiled again."""
+    for path in filter(is_bytecode, paths):
+        stat = (root / path).stat()
+        entry = manifest["files"][path]
+        entry[:3] = [stat.st_size, stat.st_mtime_ns, _hash_many((str(root), [path]))[path]]
+
+
 def broken_records(root: Path, manifest: Mapping[str, Any]) -> list[str]:
     """Files whose content is not what their wheel recorded, straight after an installation."""
     _, _, recorded = records(root)
@@ -183,12 +198,12 @@ def broken_records(root: Path, manifest: Mapping[str, Any]) -> list[str]:
         entry = manifest["files"].get(path)
         if entry is None:
             wrong.append(f"{path} (missing)")
-        elif algorithm == "sha256" and entry[2] != _hexadecimal(value):
+        elif algorithm == "sha256" and entry[2] != hexadecimal(value):
             wrong.append(path)
     return sorted(wrong)
 
 
-def _hexadecimal(value: str) -> str:
+def hexadecimal(value: str) -> str:
     """RECORD's spelling of a sum as hexadecimal digits."""
     return base64.urlsafe_b64decode(value + "=" * (-len(value) % 4)).hex()
 
@@ -223,9 +238,9 @@ def compare(
         if is_bytecode(path) and (source_of(path) in patched or (entry is None and source_of(path) in files)):
             continue
         if entry is None:
-            found.append(Difference(path, "", "unlisted", "", item.link and f"{_LINK}{item.link}"))
-        elif item.link or entry[2].startswith(_LINK):
-            link = f"{_LINK}{item.link}"
+            found.append(Difference(path, "", "unlisted", "", item.link and f"{LINK}{item.link}"))
+        elif item.link or entry[2].startswith(LINK):
+            link = f"{LINK}{item.link}"
             if link != entry[2]:
                 found.append(Difference(path, entry[3], "changed", entry[2], link))
         elif deep or path in patched or entry[0] != item.size or entry[1] != item.mtime_ns:
