@@ -10,7 +10,15 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._preflight import check
-from ansible_collections.dgx_spark.vllm.plugins.module_utils._report import format_report
+from ansible_collections.dgx_spark.vllm.plugins.module_utils._report import Fault, fault, format_report
+
+
+def _crash(host: str, found: Mapping[str, Any]) -> list[Fault]:
+    """A probe that ended without a list of faults and with a message did not do its work."""
+    text = str(found.get("module_stderr") or found.get("msg") or "").strip()
+    if "errors" in found or not text:
+        return []
+    return [fault(host, "probe", text[-500:], "a result", "this is a fault of the collection or of Python on the node")]
 
 
 class ActionModule(ActionBase):
@@ -30,8 +38,8 @@ class ActionModule(ActionBase):
         for name in args["fault_variables"]:
             for host in args["hosts"]:
                 found = hostvars[host].get(name) or {}
-                errors += found.get("errors") or []
-                warnings += found.get("warnings_found") or []
+                errors += found.get("errors") or _crash(host, found)
+                warnings += found.get("warnings_found") or found.get("warning_details") or []
         deployments = {host: hostvars[host]["deployment"] for host in args["hosts"]}
         more_errors, more_warnings = check(deployments, int(args["reserve_bytes"]))
         errors += more_errors

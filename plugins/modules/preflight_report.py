@@ -22,7 +22,7 @@ options:
     elements: str
     required: true
   fault_variables:
-    description: Names of registered variables with lists C(errors) and C(warnings_found).
+    description: Names of registered variables with lists C(errors) and C(warnings_found) or C(warning_details).
     type: list
     elements: str
     default: []
