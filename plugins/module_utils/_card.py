@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import _budget, _card_layout, _card_render
+from . import _budget, _budget_table, _card_layout, _card_render
 from ._card_check import Check, check
 from ._card_error import CardFaultError
 from ._card_load import Source, load, override
@@ -151,6 +151,7 @@ def card_info(
                    "nccl": card.get("engine.nccl")},
         "required": {"disk_bytes": sum(model["bytes"] or 0 for model in models), "memory_bytes": budget.needed},
         "budget": budget.rows,
+        "budget_text": _budget_table.table(budget.rows),
         "fits": budget.fits,
         "verdict": budget.verdict,
         "provenance": _provenance(card, source),

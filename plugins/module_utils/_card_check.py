@@ -28,6 +28,8 @@ _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*([kmgt]?)(?:i?b)?", re.IGNORECAS
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Suggestions are costly; a card with more unknown keys than this is not a card with typos.
 _MOST_SUGGESTIONS = 40
+# An upper bound that only keeps numbers exact is no news to a person.
+_BEYOND = 2**53
 
 _TYPES = {
     "bool": "true or false",
@@ -42,6 +44,10 @@ _TYPES = {
 }
 
 
+def _figure(number: float) -> str:
+    return str(int(number)) if number == int(number) else str(number)
+
+
 def allowed(field: Field) -> str:
     """What a field may hold, in words."""
     words = _TYPES[field.kind]
@@ -50,7 +56,11 @@ def allowed(field: Field) -> str:
     elif field.shape:
         words = field.shape
     if field.low is not None and field.high is not None:
-        words += f" from {field.low:.15g} to {field.high:.15g}"
+        words += (
+            f" of at least {_figure(field.low)}"
+            if field.high >= _BEYOND
+            else (f" from {_figure(field.low)} to {_figure(field.high)}")
+        )
     return words
 
 

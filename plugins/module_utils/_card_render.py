@@ -85,7 +85,7 @@ def _parallel(card: Card, layout: Layout) -> list[str]:
     if layout.devices > 1 or card.get(backend):
         args += [fields()[backend].flag, layout.executor]
     for key, size in layout.sizes.items():
-        if size > 1 or f"parallel.{key}" in card.values:
+        if size > 1:
             args += [fields()[f"parallel.{key}"].flag, str(size)]
     copies = card.get("parallel.data_parallel_backend")
     if copies is None and layout.data > 1 and layout.nodes > 1 and layout.executor == "ray":
