@@ -107,8 +107,12 @@ def steps(planned: Mapping[str, Any], state: Mapping[str, Any], patches: Mapping
         todo.append("build")
     elif state["state"] == "damaged":
         todo.append("repair")
+    # A patch that nobody asks for any more stays: taking it back is done on purpose, with state absent.
     have = {name: record.get("patch_sha256") for name, record in state["patches"].items()}
-    if dict(patches) != have and not (adopted and not patches):
+    damaged = {item["path"] for item in state["differences"]}
+    if any(have.get(name) != sha256 for name, sha256 in patches.items()) or any(
+        record.get("file") in damaged for record in state["patches"].values()
+    ):
         todo.append("patch")
     if state["current"] != planned["path"]:
         todo.append("switch")

@@ -64,12 +64,12 @@ attributes:
 EXAMPLES = r"""
 - name: Let a quantized draft load
   dgx_spark.vllm.source_patch:
-    patch: laguna-dflash-cache-scale
+    patch: laguna_dflash_get_cache_scale
     release: "{{ engine_release.path }}"
 
 - name: Take it back
   dgx_spark.vllm.source_patch:
-    patch: laguna-dflash-cache-scale
+    patch: laguna_dflash_get_cache_scale
     path: /opt/venv/lib/python3.12/site-packages/vllm/model_executor/models/laguna_dflash.py
     state: absent
 """
