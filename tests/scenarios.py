@@ -28,7 +28,9 @@ def main() -> int:
     if sys.platform != "linux" or os.geteuid() != 0:
         print("scenarios: root on Linux is needed: the nodes live in namespaces of their own", file=sys.stderr)
         return 1
-    env = {**os.environ, "PATH": f"{ROOT}/.venv/bin:{os.environ['PATH']}"}
+    # The scenario `default` saves its bed under this name before it ends; the others start from it.
+    snapshot = f"test-{os.getpid()}"
+    env = {**os.environ, "PATH": f"{ROOT}/.venv/bin:{os.environ['PATH']}", "TEST_SNAPSHOT": snapshot}
     times: dict[str, float] = {}
     failed = []
     for name in sys.argv[1:] or scenarios():
@@ -38,6 +40,7 @@ def main() -> int:
         times[name] = time.monotonic() - began
         if done.returncode:
             failed.append(name)
+    subprocess.run([f"{ROOT}/testbed/bed", "forget", snapshot], cwd=ROOT, check=False)
     for name, seconds in times.items():
         print(f"{'FAILED' if name in failed else 'passed':8}{name:16}{seconds:7.0f} s")
     print(f"{len(times) - len(failed)} passed, {len(failed)} failed")

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Fixtures of this scenario: the two VMs."""
+
+from __future__ import annotations
+
+import pytest
+import testinfra
+
+from tests.kernel.pair import Node
+
+
+def _node(request: pytest.FixtureRequest, number: int) -> Node:
+    inventory = request.config.getoption("ansible_inventory")
+    return Node(number, testinfra.get_host(f"ansible://spark-{number:02d}", ansible_inventory=inventory))
+
+
+@pytest.fixture(scope="session")
+def head(request: pytest.FixtureRequest) -> Node:
+    return _node(request, 1)
+
+
+@pytest.fixture(scope="session")
+def worker(request: pytest.FixtureRequest) -> Node:
+    return _node(request, 2)
