@@ -129,7 +129,7 @@ def wait(
 def brief(error: Problem) -> str:
     """An error in a few words, for the line that says what is waited for."""
     found = error["found"]
-    return f"{error['subject']}: " + (f"no {error['expected']}" if "\n" in found else found)
+    return f"{error['subject']}: " + (f"expected {error['expected']}" if "\n" in found else found)
 
 
 def run(config: Mapping[str, Any], state_path: str, command: Sequence[str], expand: bool, clock: Clock) -> int:
@@ -147,9 +147,10 @@ def run(config: Mapping[str, Any], state_path: str, command: Sequence[str], expa
     if resolution["errors"]:
         return _refuse(resolution["errors"], waited, over)
     for rail in state["rails"]:
-        moved = _fabric_state.moved_text(rail) if rail["since"] == state["resolved_at"] else ""
-        index = resolution["environment"].get(_roce_env.INDEX, "chosen by range")
-        say(f"{rail['address']} on {rail['netdev']}, {rail['device']}, GID index {rail['gid_index']} ({index}) {moved}")
+        news = "" if rail in old.get("rails", []) else _fabric_state.moved_text(rail)
+        how = "" if _roce_env.INDEX in resolution["environment"] else " by range"
+        way = f"{rail['address']} on {rail['netdev']}: {rail['device']}"
+        say(f"{way}, GID index {rail['gid_index']}{how} {news}".rstrip())
     environ |= resolution["environment"]
     address = environ["VLLM_HOST_IP"]
     argv = [part.replace(PLACEHOLDER, address) for part in command] if expand else list(command)
@@ -166,10 +167,10 @@ def run(config: Mapping[str, Any], state_path: str, command: Sequence[str], expa
 def _refuse(errors: Sequence[Problem], waited: float, over: bool) -> int:
     for error in errors:
         say(f"error: {as_text(error)}")
-    if over:
-        say(f"gave up after {waited:.0f} s")
-        return TIME_OVER
-    return min(CODES[error["fault"]] for error in errors)
+    # The last line says it all: a status quotes it.
+    reasons = "; ".join(brief(error) for error in errors)
+    say(f"gave up after {waited:.0f} s: {reasons}" if over else f"not started: {reasons}")
+    return TIME_OVER if over else min(CODES[error["fault"]] for error in errors)
 
 
 def _keep(path: str, state: dict[str, Any]) -> None:
