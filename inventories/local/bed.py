@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Ansible inventory of the test bed in BED_DIR (default: .bed in the checkout)."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The fabric cable: who has a carrier, cuts that show and cuts that do not, and what the RDMA ports say of it."""
 
 from __future__ import annotations

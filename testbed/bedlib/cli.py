@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The command line: verbs and options. A value comes from the option, a variable, the bed's own notes or a default."""
 
 from __future__ import annotations

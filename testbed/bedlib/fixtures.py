@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The hardware of a node as data: RoCE devices with their GID tables, link attributes, what the GPU tools print. Pure.
 
 `files()` gives the text of every file below DIR/fixtures/HOST; tests edit them there. Node 1 and node 2 differ in the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A control group per node, on hosts with pure v2, hybrid or v1 hierarchies, with or without systemd as PID 1.
 
 It is also how the bed finds its processes again: whatever happened to the tool, a node's processes are in its group.

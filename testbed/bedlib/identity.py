@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What makes a node itself and lets this machine log in: keys, names, known hosts, SSH configuration, fixtures."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The bed as an Ansible inventory. Every value is concrete: testinfra does not template."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Snapshots: the nodes' upper layers, moved into the cache as read-only layers that later beds start on.
 
 A snapshot fits the tree it was made on and nothing else, so it lies below that tree's name. Making one is a chain of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """up and down: from nothing to logins on every node, and back to nothing, also after a crash anywhere between."""
 
 from __future__ import annotations

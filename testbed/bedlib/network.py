@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Namespaces and links.
 
 Every node has a namespace of its own, made anew at each boot as a machine's network state is. A further namespace, the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """One node: its keeper (which boots it, again after every reboot of the guest), power, and SSH."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What a bed is: its names, addresses and folders. Pure; everything the bed makes is named here."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Listing and deleting snapshots."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What the nodes are doing, for eyes and for programs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Running commands, waiting with an end, and telling what this machine lacks."""
 
 from __future__ import annotations

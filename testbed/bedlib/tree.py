@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The base tree that all nodes share, made once from the distribution's archive and kept in the cache."""
 
 from __future__ import annotations
