@@ -32,6 +32,16 @@ def file_sum(path: Path, moved: Callable[[int], None] = lambda _count: None) -> 
     return total.hexdigest()
 
 
+def settled_sum(path: Path, moved: Callable[[int], None] = lambda _count: None) -> tuple[str, list[int]]:
+    """sha256 of a file, and size, time and inode that the sum is true for."""
+    before = path.stat()
+    value = file_sum(path, moved)
+    after = path.stat()
+    stamps = [[s.st_size, s.st_mtime_ns, s.st_ino] for s in (before, after)]
+    # A file that changed while it was read has no sum.
+    return (value if stamps[0] == stamps[1] else "changed while it was read"), stamps[1]
+
+
 def sums(
     root: Path, names: Iterable[str], moved: Callable[[int], None] = lambda _count: None, workers: int = 0
 ) -> Iterator[tuple[str, str | OSError]]:

@@ -28,6 +28,11 @@ STORE: Final = ".dgx-spark-vllm"
 MANIFEST_VERSION: Final = 1
 
 
+def jobs_folder(root: str | os.PathLike[str]) -> Path:
+    """Where long work on the models of a root keeps its files."""
+    return Path(root) / STORE / ".jobs"
+
+
 class Store:
     """The paths of one model on one node."""
 
@@ -87,22 +92,26 @@ def load(path: Path) -> dict[str, Any]:
         return {}
 
 
-def load_manifest(path: Path) -> dict[str, Any]:
-    """A manifest that can be relied on, or an empty dict."""
-    found = load(path)
-    files = found.get("files")
-    if found.get("version") != MANIFEST_VERSION or not isinstance(files, list):
-        return {}
-    sound = all(
+def sound(manifest: Mapping[str, Any]) -> bool:
+    """Whether it is a manifest: every file with a size and a sum, none of them outside the folder."""
+    files = manifest.get("files")
+    if manifest.get("version") != MANIFEST_VERSION or not isinstance(files, list):
+        return False
+    return all(
         isinstance(item, dict)
         and isinstance(item.get("path"), str)
         and isinstance(item.get("size"), int)
         and isinstance(item.get("sha256"), str)
-        and not item["path"].startswith("/")
-        and ".." not in item["path"].split("/")
+        and {"", ".", ".."}.isdisjoint(item["path"].split("/"))
+        and "\0" not in item["path"]
         for item in files
     )
-    return found if sound else {}
+
+
+def load_manifest(path: Path) -> dict[str, Any]:
+    """A manifest that can be relied on, or an empty dict."""
+    found = load(path)
+    return found if sound(found) else {}
 
 
 def unseen(tree: Tree, manifest: Mapping[str, Any], seen: Mapping[str, Any]) -> list[str]:

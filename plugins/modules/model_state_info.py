@@ -20,32 +20,12 @@ options:
     type: path
     required: true
   models:
-    description: The models that are wanted.
+    description:
+      - The models that are wanted, as the card names them, each with C(name) (its folder below O(root)) and C(bytes).
+        Other keys are ignored.
     type: list
     elements: dict
     required: true
-    suboptions:
-      name:
-        description: Folder of the model below O(root).
-        type: str
-        required: true
-      role:
-        description: What the model is for.
-        type: str
-        choices: [target, draft]
-        default: target
-      repo:
-        description: Repository that the model comes from.
-        type: str
-      revision:
-        description: Revision that the model is pinned at.
-        type: str
-      path:
-        description: Path of the model on the node. Not used.
-        type: str
-      bytes:
-        description: Size of the model.
-        type: int
 extends_documentation_fragment: [ansible.builtin.action_common_attributes]
 attributes:
   check_mode:
@@ -100,9 +80,14 @@ disk_free:
   description: Bytes that the connecting user can still write below the root.
   returned: success
   type: int
+rsync:
+  description: Path of rsync; empty where it is not installed.
+  returned: success
+  type: str
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.dgx_spark.vllm.plugins.module_utils._mirror_rsync import rsync_path
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._model_tree_store import disk_free, state
 
 
@@ -111,19 +96,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "root": {"type": "path", "required": True},
-            "models": {
-                "type": "list",
-                "elements": "dict",
-                "required": True,
-                "options": {
-                    "name": {"type": "str", "required": True},
-                    "role": {"type": "str", "choices": ["target", "draft"], "default": "target"},
-                    "repo": {"type": "str"},
-                    "revision": {"type": "str"},
-                    "path": {"type": "str"},
-                    "bytes": {"type": "int"},
-                },
-            },
+            "models": {"type": "list", "elements": "dict", "required": True},
         },
         supports_check_mode=True,
     )
@@ -132,7 +105,7 @@ def main() -> None:
         models = [state(root, wanted) for wanted in module.params["models"]]
     except ValueError as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=False, models=models, disk_free=disk_free(root))
+    module.exit_json(changed=False, models=models, disk_free=disk_free(root), rsync=rsync_path())
 
 
 if __name__ == "__main__":
