@@ -148,6 +148,7 @@ def merge(parts: Sequence[tuple[Target, bytes]], local: Sequence[Wheel], tool: M
     for wheel in local:
         entry = {"path": wheel.filename, "size": wheel.size, "sha256": wheel.sha256}
         found[wheel.package] = {"version": wheel.version, "targets": markers, "wheels": {wheel.filename: entry}}
+    notes = {**tool, "vllm": found["vllm"]["version"].partition("+")[0] if "vllm" in found else ""}
     lines = [
         f"# Lock of the engine, made with uv by playbooks/lock.yml for {len(markers)} target(s); do not edit.",
         'lock-version = "1.0"',
@@ -159,7 +160,12 @@ def merge(parts: Sequence[tuple[Target, bytes]], local: Sequence[Wheel], tool: M
         if entry["targets"] != markers:
             lines.append(f"marker = {_text(' or '.join(entry['targets']))}")
         lines += ["wheels = [", *(_wheel_line(wheel) for _, wheel in sorted(entry["wheels"].items())), "]"]
-    lines += ["", f"[tool.{TOOL}]", *(f"{key} = {_text(str(value))}" for key, value in sorted(tool.items())), ""]
+    lines += [
+        "",
+        f"[tool.{TOOL}]",
+        *(f"{key} = {_text(str(value))}" for key, value in sorted(notes.items()) if value),
+        "",
+    ]
     return "\n".join(lines).encode()
 
 

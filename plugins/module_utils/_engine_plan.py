@@ -32,9 +32,29 @@ def nccl_lock_name(variant: str, version: str) -> str:
     return f"pylock.{variant}-nccl-{version.replace('.', '-')}.toml"
 
 
+def lock_names(variant: str, nccl: str) -> list[str]:
+    """The names of the lock files that make up a variant's lock."""
+    return [lock_name(variant), *([nccl_lock_name(variant, nccl)] if nccl else [])]
+
+
+def alternatives(
+    variant: str, variants: Mapping[str, Mapping[str, Any]], arch: str, gpus: bool, folders: Sequence[Path]
+) -> list[str]:
+    """Other variants that this kind of node could have and whose lock is there."""
+    return sorted(
+        name
+        for name, row in variants.items()
+        if name != variant
+        and arch in row["architectures"]
+        and (gpus or not row.get("driver_min"))
+        and bool(row.get("driver_min")) == bool(variants[variant].get("driver_min"))
+        and not find_locks(name, "", folders)[1]
+    )
+
+
 def find_locks(variant: str, nccl: str, folders: Sequence[Path]) -> tuple[list[Path], list[str]]:
     """The lock files of a variant, each from the first folder that has it, and the names of those that none has."""
-    names = [lock_name(variant), *([nccl_lock_name(variant, nccl)] if nccl else [])]
+    names = lock_names(variant, nccl)
     found, absent = [], []
     for name in names:
         path = next((folder / name for folder in folders if (folder / name).is_file()), None)

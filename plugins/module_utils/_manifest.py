@@ -47,8 +47,8 @@ class Difference(NamedTuple):
     found: str
 
 
-def scan(root: Path) -> dict[str, Seen]:
-    """Every file and link below a folder, by path relative to it."""
+def scan(root: Path, bytecode: bool = True) -> dict[str, Seen]:
+    """Every file and link below a folder, by path relative to it; without the folders of bytecode if so wished."""
     seen: dict[str, Seen] = {}
     base = len(str(root)) + 1
     pending = [str(root)]
@@ -62,7 +62,8 @@ def scan(root: Path) -> dict[str, Seen]:
                 if entry.is_symlink():
                     seen[path] = Seen(0, 0, str(Path(entry.path).readlink()))
                 elif entry.is_dir(follow_symlinks=False):
-                    pending.append(entry.path)
+                    if bytecode or entry.name != "__pycache__":
+                        pending.append(entry.path)
                 else:
                     stat = entry.stat(follow_symlinks=False)
                     seen[path] = Seen(stat.st_size, stat.st_mtime_ns, "")
@@ -225,12 +226,12 @@ def compare(
 ) -> list[Difference]:
     """How a folder differs from its manifest.
 
-    Quick: what has the size and time of the manifest is taken as equal, everything else is hashed. Deep: all is
-    hashed. patched: files whose content is known to be another one, by path; their bytecode may be anything.
+    Quick: what has the size and time of the manifest is taken as equal, everything else is hashed; bytecode is left
+    out. Deep: all is hashed. patched: files whose content is known to be another one, by path; their bytecode may be anything.
     """
     files: Mapping[str, list[Any]] = manifest["files"]
     patched = patched or {}
-    seen = scan(root)
+    seen = scan(root, bytecode=deep)
     found: list[Difference] = []
     to_hash: dict[str, int] = {}
     for path, item in seen.items():
@@ -251,7 +252,7 @@ def compare(
         if sha256 != expected:
             found.append(Difference(path, files[path][3], "changed", expected, sha256))
     for path in files.keys() - seen.keys():
-        if not (is_bytecode(path) and source_of(path) in patched):
+        if not is_bytecode(path) or (deep and source_of(path) not in patched):
             found.append(Difference(path, files[path][3], "missing", patched.get(path) or files[path][2], ""))
     return sorted(found)
 
