@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from ._node_config import load
 from ._node_wait import say
 
 # What vLLM and torch leave in /dev/shm when they are killed.
@@ -68,3 +69,8 @@ def clean(shm: Path = Path("/dev/shm"), sessions: Path | None = None) -> list[st
     if removed:
         say(f"removed leftovers: {', '.join(removed)}")
     return removed
+
+
+def command() -> None:
+    """The verb `clean`."""
+    clean(sessions=Path(load("node")["ray"]["temp_dir"]))

@@ -1,9 +1,10 @@
 # Copyright (c) 2026, dgx_spark.vllm contributors
 # SPDX-License-Identifier: BSD-2-Clause
-"""The gate before a server over Ray: as many free devices as the card takes, on living nodes, and no more.
+"""The gate before a server over Ray: as many free devices as the card takes, on living nodes that are ready for a load.
 
 Runs under the release's Python, because it asks Ray's GCS by Ray's own client: one process that asks again and again
-instead of one `ray status` a second.
+instead of one `ray status` a second. What has to be done on every node goes through Ray too, so that no other door
+between the nodes is needed.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ from typing import Any
 
 from ._node_config import NodeError, load
 from ._node_wait import say, until
+
+# More than the wait for memory itself: Ray starts a worker process for each task.
+TASK_MARGIN_S = 90.0
+PROGRAM = ".local/share/dgx-spark-vllm/bin/vllm-node"
 
 
 def missing_devices(
@@ -43,22 +48,25 @@ def missing_devices(
     return ""
 
 
-def enter(node: Mapping[str, Any]) -> None:
-    """Become this module's `main` under the release's Python."""
+def enter(node: Mapping[str, Any], verb: str) -> None:
+    """Become the verb `verb` under the release's Python."""
     python = f"{node['release']}/bin/python"
     if not Path(python).exists():
         raise NodeError(f"{python} is not there: run site.yml")
-    os.execv(python, [python, "-IB", sys.argv[0], "gate-ray"])
+    os.execv(python, [python, "-IB", sys.argv[0], verb])
 
 
-def main() -> None:
-    """Wait for the whole cluster."""
+def _address(node: Mapping[str, Any]) -> str:
+    return f"{node['head_address']}:{node['ray']['port']}"
+
+
+def wait_cluster(node: Mapping[str, Any]) -> float:
+    """Wait for the whole, idle cluster; returns the seconds it took."""
     ray = importlib.import_module("ray")
-    node = load("node")
-    address = f"{node['head_address']}:{node['ray']['port']}"
     state = importlib.import_module("ray._private.state").GlobalState()
+    options = ray._raylet.GcsClientOptions
     state._initialize_global_state(
-        ray._raylet.GcsClientOptions.create(address, None, allow_cluster_id_nil=True, fetch_cluster_id_if_nil=False)
+        options.create(_address(node), None, allow_cluster_id_nil=True, fetch_cluster_id_if_nil=False)
     )
 
     def missing() -> str:
@@ -67,7 +75,57 @@ def main() -> None:
                 node["hosts"], int(node["devices"]), state.node_table(), state.available_resources_per_node()
             )
         except Exception as err:  # whatever Ray raises while its GCS comes up
-            return f"{address}: {str(err).splitlines()[0] if str(err) else type(err).__name__}"
+            return f"{_address(node)}: {str(err).splitlines()[0] if str(err) else type(err).__name__}"
 
-    took = until(missing, float(node["wait_ray_s"]), "the nodes of Ray", interval_s=1.0)
+    return until(missing, float(node["wait_ray_s"]), "the nodes of Ray", interval_s=1.0)
+
+
+def on_every_node(node: Mapping[str, Any], verb: str, timeout_s: float) -> dict[str, tuple[int, str]]:
+    """Run a verb of vllm-node on every living node of the cluster: exit code and output by host."""
+    ray = importlib.import_module("ray")
+    strategies = importlib.import_module("ray.util.scheduling_strategies")
+    ray.init(address=_address(node), log_to_driver=False, logging_level="ERROR", namespace="vllm-node")
+
+    def call() -> tuple[int, str]:
+        # Travels to the other nodes as it is, so it may use nothing of this module.
+        import pwd
+        import subprocess
+
+        program = f"{pwd.getpwuid(os.getuid()).pw_dir}/{PROGRAM}"
+        done = subprocess.run([program, verb], capture_output=True, text=True, timeout=timeout_s, check=False)
+        return done.returncode, (done.stdout + done.stderr).strip()
+
+    names = {address: name for name, address in node["hosts"].items()}
+    task = ray.remote(num_cpus=0, max_retries=0)(call)
+    pending = {
+        names.get(n["NodeManagerAddress"], n["NodeManagerAddress"]): task.options(
+            scheduling_strategy=strategies.NodeAffinitySchedulingStrategy(n["NodeID"], soft=False)
+        ).remote()
+        for n in ray.nodes()
+        if n["Alive"]
+    }
+    result = {}
+    try:
+        for name, ref in pending.items():
+            try:
+                result[name] = ray.get(ref, timeout=timeout_s + TASK_MARGIN_S)
+            except Exception as err:  # a node that went away, or one that does not answer in time
+                result[name] = (1, f"{type(err).__name__}: {str(err).splitlines()[0] if str(err) else ''}")
+    finally:
+        ray.shutdown()
+    return result
+
+
+def gate() -> None:
+    """Wait for the whole cluster, then make every node ready for a load."""
+    node = load("node")
+    took = wait_cluster(node)
     say(f"Ray has {node['devices']} free device(s) on {len(node['hosts'])} node(s), after {took:.1f} s")
+    results = on_every_node(node, "prepare", float(node["memory"]["wait_s"]) + 60)
+    for name, (_, text) in results.items():
+        say(f"{name}: {text}")
+    failed = [f"{name}: {text}" for name, (code, text) in results.items() if code]
+    if absent := sorted(set(node["hosts"]) - set(results)):
+        failed.append(f"{', '.join(absent)}: not reached through Ray")
+    if failed:
+        raise NodeError("; ".join(failed))

@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ._node_journal import lines
 from ._units import Scope, UnitError, cause, outdated, show
 
 JOURNAL_LINES = 25
@@ -57,17 +57,8 @@ def plan(
     return steps
 
 
-def journal(scope: Scope, unit: str, lines: int = JOURNAL_LINES) -> str:
-    """The last lines of a unit's journal, for a message."""
-    which = "--user-unit" if scope.name == "user" else "--unit"
-    done = subprocess.run(
-        ["/usr/bin/journalctl", "--no-pager", "-q", "-o", "cat", "-n", str(lines), which, unit],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    return done.stdout.strip() or done.stderr.strip()
+def _tail(scope: Scope, unit: str) -> str:
+    return "\n".join(lines(scope.name, unit, JOURNAL_LINES)) or "(this user may not read it)"
 
 
 def _remove(scope: Scope, unit: str, timeout: float) -> None:
@@ -100,5 +91,5 @@ def carry_out(scope: Scope, steps: Sequence[Step], timeout: float) -> None:
             state = show(scope, [step.unit]).get(step.unit, {})
             raise UnitError(
                 f"{step.unit} did not {step.verb} ({err}); it is {state.get('ActiveState')}, "
-                f"result {state.get('Result')}. The end of its journal:\n{journal(scope, step.unit)}"
+                f"result {state.get('Result')}. The end of its journal:\n{_tail(scope, step.unit)}"
             ) from err

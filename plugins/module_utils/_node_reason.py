@@ -1,0 +1,57 @@
+# Copyright (c) 2026, dgx_spark.vllm contributors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Why a unit ended, in one line, out of what it wrote."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+# `(EngineCore pid=12) ERROR 07-01 12:00:00 [core.py:1] ` and Ray's `(RayWorkerProc pid=9, ip=1.2.3.4) ` before a text.
+_PREFIX = re.compile(r"^(?:\([^()]*pid=[^()]*\)\s*)*(?:(?:ERROR|INFO|WARNING)\s[\d\-]+\s[\d:.]+\s\[[^\]]*\]\s?)?")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_OWN = re.compile(r"^(?:vllm-node|fabric-env)[\w\- ]*: (.+)$")
+_EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout)\b:? ?.*$")
+_USAGE = re.compile(r"^(?:vllm|ray|usage)[\w ]*: error: .+$|^Error: .+$")
+# What only says that something else went wrong before.
+_ECHO = (
+    "Engine core initialization failed",
+    "EngineDeadError",
+    "Engine loop is not running",
+    "WorkerProc initialization failed",
+    "RayTaskError",
+    "The actor died",
+    "SystemExit",
+    "KeyboardInterrupt",
+    "CancelledError",
+)
+_STOPPED = "[shutdown] API server: shutdown triggered"
+
+
+def plain(line: str) -> str:
+    """A line without colours and without the prefixes of processes and loggers."""
+    return _PREFIX.sub("", _COLOUR.sub("", line)).strip()
+
+
+def reason(lines: Sequence[str], result: str = "", code: str = "", status: str = "") -> str:
+    """The most telling line, else how the process ended.
+
+    result, code and status are systemd's SERVICE_RESULT, EXIT_CODE and EXIT_STATUS.
+    """
+    if result == "oom-kill":
+        return "the kernel ended it for lack of memory (oom-kill); see MemoryMax of the unit and the card's caps"
+    texts = [plain(line) for line in lines]
+    if own := [match[1] for text in texts if (match := _OWN.match(text))]:
+        return own[-1]
+    # The first error is the cause, the later ones are its consequences.
+    errors = [text for text in texts if _EXCEPTION.match(text) or _USAGE.match(text)]
+    if telling := [text for text in errors if not any(echo in text for echo in _ECHO)]:
+        return telling[0]
+    if any(_STOPPED in text for text in texts):
+        return "it was asked to stop"
+    if errors:
+        return errors[-1]
+    if result == "watchdog" or result == "timeout":
+        return f"it did not follow within its time ({result})"
+    how = {"killed": "by signal", "dumped": "by signal, with a core dump", "exited": "with status"}.get(code, code)
+    return f"it ended {how} {status}".strip() if code else "its end is not known"
