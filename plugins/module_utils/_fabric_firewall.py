@@ -70,21 +70,26 @@ def judge(
     errors, warnings = [], []
     for subnet, netdev, address in ways:
         way: Packet = {"source": _a_peer(subnet, address), "destination": address, "interface": netdev, "port": 0}
-        if ufw["active"]:
-            tool, found = "ufw", blocked(by_ufw, _fabric_ufw.edges(ufw), way, ports)
-            cure = f"let the fabric through as a whole: sudo ufw allow in on {netdev} from {subnet}"
-        else:
-            # ufw's own rules are among the kernel's, in a form that nft does not put into words.
-            tool, found = "nftables", blocked(ruleset.verdict, _fabric_nft.edges(ruleset), way, ports)
-            cure = f'add to the input chain: iifname "{netdev}" ip saddr {subnet} accept'
-        subject = f"firewall {tool} on {netdev}"
-        expected = f"all TCP ports let through from {subnet} on {netdev}"
-        if found["drop"]:
-            text = f"TCP {', '.join(found['drop'])} is blocked from {subnet}"
-            errors.append(problem(host, subject, text, expected, cure, FAULT))
-        if found["unknown"]:
-            text = f"rules of a kind that is not understood may block TCP {', '.join(found['unknown'])}"
-            warnings.append(problem(host, subject, text, expected, cure))
+        judges: list[tuple[str, Verdict, set[int], str]] = [
+            ("ufw", by_ufw, _fabric_ufw.edges(ufw), f"sudo ufw allow in on {netdev} from {subnet}"),
+            (
+                "nftables",
+                ruleset.verdict,
+                _fabric_nft.edges(ruleset),
+                f'in the input chain: iifname "{netdev}" ip saddr {subnet} accept',
+            ),
+        ]
+        for tool, verdict, edges, rule in judges:
+            found = blocked(verdict, edges, way, ports)
+            subject = f"firewall {tool} on {netdev}"
+            expected = f"all TCP ports let through from {subnet} on {netdev}"
+            cure = f"let the fabric through as a whole: {rule}"
+            if found["drop"]:
+                text = f"TCP {', '.join(found['drop'])} is blocked from {subnet}"
+                errors.append(problem(host, subject, text, expected, cure, FAULT))
+            if found["unknown"]:
+                text = f"rules of a kind that is not understood may block TCP {', '.join(found['unknown'])}"
+                warnings.append(problem(host, subject, text, expected, cure))
     return errors, warnings
 
 

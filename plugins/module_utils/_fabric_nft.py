@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 ACCEPT, DROP, UNKNOWN, RETURN, NEXT = "accept", "drop", "unknown", "return", "next"
 _FAMILIES = ("ip", "inet")
-_HARMLESS = frozenset({"counter", "log", "limit", "comment", "ct helper", "mangle"})
+# Statements of other programs' making, which may end in any verdict.
+_OPAQUE = frozenset({"xt", "queue", "synproxy", "tproxy"})
 
 
 class Ruleset:
@@ -50,11 +51,12 @@ class Ruleset:
                     self.sets[body["family"], body["table"], body["name"]] = body.get("elem", [])
 
     def input_chains(self) -> list[tuple[str, str, str]]:
-        """The base chains a packet to this host passes, in their order."""
+        """The base chains a packet to this host passes, in their order; those that ufw made answer to ufw."""
+        by_ufw = {key[:2] for key in self.chains if key[2].startswith("ufw-")}
         keys = [
             key
             for key, chain in self.chains.items()
-            if chain.get("hook") == "input" and chain.get("type", "filter") == "filter"
+            if chain.get("hook") == "input" and chain.get("type", "filter") == "filter" and key[:2] not in by_ufw
         ]
         return sorted(keys, key=lambda key: int(self.chains[key].get("prio", 0)))
 
@@ -62,44 +64,70 @@ class Ruleset:
         """What becomes of a new TCP connection. An accept ends one base chain; a drop ends all."""
         doubt = False
         for key in self.input_chains():
-            answer = self._walk(key, packet, 0)
-            if answer in (NEXT, RETURN):
-                answer = self.chains[key].get("policy", ACCEPT)
-            if answer == DROP:
-                return UNKNOWN if doubt else DROP
-            doubt = doubt or answer == UNKNOWN
+            policy = self.chains[key].get("policy", ACCEPT)
+            ends = {policy if end in (NEXT, RETURN) else end for end in self._walk(key, packet, 0)}
+            if ends == {DROP}:
+                return DROP
+            doubt = doubt or DROP in ends
         return UNKNOWN if doubt else ACCEPT
 
-    def _walk(self, key: tuple[str, str, str], packet: Packet, depth: int) -> str:
+    def _walk(self, key: tuple[str, str, str], packet: Packet, depth: int) -> set[str]:
+        """The ends that a chain can come to: more than one where it holds a rule that is not understood."""
         if depth > 16:
-            return UNKNOWN
+            return {ACCEPT, DROP}
+        possible: set[str] = set()
         for expressions in self.rules.get(key, []):
-            answer = self._rule(key, expressions, packet, depth)
-            if answer != NEXT:
-                return answer
-        return NEXT
+            ends = self._rule(key, expressions, packet, depth)
+            possible |= ends - {NEXT}
+            if NEXT not in ends:
+                return possible
+        return possible | {NEXT}
 
-    def _rule(self, key: tuple[str, str, str], expressions: list[Any], packet: Packet, depth: int) -> str:
-        certain = True
+    def _rule(self, key: tuple[str, str, str], expressions: list[Any], packet: Packet, depth: int) -> set[str]:
+        unsure: set[str] = set()
         for expression in expressions:
-            (kind, body), *_rest = expression.items()
+            ((kind, body),) = expression.items()
             if kind == "match":
                 met = self._match(key, body, packet)
                 if met is False:
-                    return NEXT
-                certain = certain and met is True
-            elif kind in (ACCEPT, DROP, "reject", RETURN):
-                answer = DROP if kind == "reject" else kind
-                return answer if certain else UNKNOWN
-            elif kind in ("jump", "goto"):
-                answer = self._walk((key[0], key[1], body["target"]), packet, depth + 1)
-                answer = NEXT if answer == RETURN else answer
-                if kind == "goto" and answer == NEXT:
-                    answer = RETURN
-                return answer if certain or answer == NEXT else UNKNOWN
-            elif kind not in _HARMLESS:
-                certain = False
-        return NEXT
+                    return {NEXT}
+                unsure |= set() if met else {NEXT}
+            elif kind == "vmap":
+                return self._map(key, body, packet, depth) | unsure
+            elif kind in _OPAQUE:
+                return {ACCEPT, DROP, NEXT}
+            else:
+                ends = self._statement(key, kind, body, packet, depth)
+                if ends:
+                    return ends | unsure
+        return {NEXT}
+
+    def _statement(self, key: tuple[str, str, str], kind: str, body: Any, packet: Packet, depth: int) -> set[str]:
+        """The ends of a verdict; empty for a statement that decides nothing, as a counter does."""
+        if kind in (ACCEPT, DROP, RETURN):
+            return {kind}
+        if kind == "reject":
+            return {DROP}
+        if kind in ("jump", "goto"):
+            ends = self._walk((key[0], key[1], body["target"]), packet, depth + 1)
+            back = NEXT if kind == "jump" else RETURN
+            return {back if end in (NEXT, RETURN) else end for end in ends}
+        return set()
+
+    def _map(self, key: tuple[str, str, str], body: dict[str, Any], packet: Packet, depth: int) -> set[str]:
+        """The ends of a verdict map: the first entry that holds decides."""
+        actual, data = _actual(body["key"], packet), body["data"]
+        entries = data["set"] if isinstance(data, dict) else self.sets.get((key[0], key[1], str(data)[1:]), [])
+        possible: set[str] = set()
+        for value, verdict in entries:
+            met = None if actual is None else self._holds(key, actual, value)
+            if met is not False:
+                ((kind, target),) = verdict.items()
+                ends = self._statement(key, kind, target, packet, depth) or {NEXT}
+                if met:
+                    return possible | ends
+                possible |= ends
+        return possible | {NEXT}
 
     def _match(self, key: tuple[str, str, str], body: dict[str, Any], packet: Packet) -> bool | None:
         """Whether the packet meets it; None where this code cannot say."""
@@ -146,6 +174,7 @@ def _actual(left: dict[str, Any], packet: Packet) -> str | int | None:
             ("th", "dport"): packet["port"],
             ("udp", "dport"): -1,
             ("icmp", "type"): "",
+            ("tcp", "flags"): "syn",
         }
         return fields.get(field)
     if "meta" in left:
@@ -155,8 +184,15 @@ def _actual(left: dict[str, Any], packet: Packet) -> str | int | None:
             "l4proto": "tcp",
             "nfproto": "ipv4",
             "protocol": "ip",
+            "pkttype": "host",
         }.get(left["meta"]["key"])
-    return "new" if left.get("ct", {}).get("key") == "state" else None
+    if "&" in left and isinstance(left["&"], list) and left["&"][0] == _FLAGS and "syn" in left["&"][1]:
+        return "syn"
+    # The connection is a new one, and nobody redirected it.
+    return {"state": "new", "status": "", "direction": "original"}.get(left.get("ct", {}).get("key"))
+
+
+_FLAGS = {"payload": {"protocol": "tcp", "field": "flags"}}
 
 
 def _inside(subnet: str, address: str) -> bool | None:
