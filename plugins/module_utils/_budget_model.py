@@ -156,7 +156,9 @@ def cases(card: Card, layout: Layout, found: Stack) -> list[Case]:
     label = str(card.get("quantization") or "").lower()
     precision = of_config(config) or of_name(card.get("model_id")) or label
     quantized = str(precision).lower() not in ("", "bf16", "bfloat16", "fp16", "float16", "none")
-    sizes = element_sizes(card.get("serve.kv_cache_dtype") or "auto", config, quantized,
+    # A config.json that does not even tell the layers is not asked for the type of their KV.
+    telling = found.source == "config.json" or isinstance(config.get("quantization_config"), Mapping)
+    sizes = element_sizes(card.get("serve.kv_cache_dtype") or "auto", config if telling else {}, quantized,
                           card.get("architecture.kv_bytes"))  # fmt: skip
     rows = []
     for element, words in sizes:

@@ -36,12 +36,20 @@ def _nested(card: Card) -> dict[str, Any]:
 
 def _provenance(card: Card, source: Source) -> dict[str, str]:
     """Where each value came from: file and line, `overrides`, or `default`."""
+    known = fields()
+    given: dict[str, dict[str, str]] = {}
+    for key, where in source.origin.items():
+        path = key
+        while path and path not in known:
+            path = path.rpartition(".")[0]
+        given.setdefault(path, {})[key] = where
     found: dict[str, str] = {}
-    for path in fields():
-        if path in card.values and path not in ("extends", "unset"):
-            inner = {key: where for key, where in source.origin.items() if key.startswith(path + ".")}
-            found.update(inner or {path: source.origin.get(path, source.file)})
-        elif card.get(path) is not None and path not in ("extends", "unset"):
+    for path in known:
+        if path in ("extends", "unset"):
+            continue
+        if path in card.values:
+            found.update(given.get(path) or {path: source.file})
+        elif card.get(path) is not None:
             found[path] = "default"
     return found
 

@@ -160,7 +160,8 @@ class Check:
         self.suggested += 1
         if self.suggested > _MOST_SUGGESTIONS or len(word) > 80:
             return ""
-        found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+        longer = [name for name in known if name.startswith(word)]
+        found = longer if len(longer) == 1 else difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
         return found[0] if found else ""
 
     def unknown(self, table: str, key: str, value: Any) -> None:

@@ -44,7 +44,7 @@ SHORT = {
     "-tp": "--tensor-parallel-size", "-pp": "--pipeline-parallel-size", "-dp": "--data-parallel-size",
     "-dcp": "--decode-context-parallel-size", "-ep": "--enable-expert-parallel", "-q": "--quantization",
     "-cc": "--compilation-config", "-O": "--optimization-level", "-sc": "--speculative-config", "-n": "--nnodes",
-    "-r": "--node-rank",
+    "-r": "--node-rank", "-dpb": "--data-parallel-backend",
 }  # fmt: skip
 # Whole flags that are the beginning of one with a field.
 WHOLE = {"--tokenizer"}
@@ -237,7 +237,8 @@ def extra_arguments(card: Card) -> None:
         if not word.startswith("-") or re.fullmatch(r"-\d.*", word):
             continue
         flag = word.split("=")[0].split(".")[0]
-        flag = SHORT.get(flag, flag.replace("_", "-"))
+        glued = "" if flag.startswith("--") or flag in SHORT else flag[:2]
+        flag = SHORT.get(flag) or SHORT.get(glued) or flag.replace("_", "-")
         # vLLM's parser takes any unambiguous beginning of a flag.
         hit = flag if flag in owned else ""
         if not hit and len(flag) > 2 and flag not in WHOLE:

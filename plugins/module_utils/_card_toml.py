@@ -44,7 +44,7 @@ class _Scan:
         self.file = file
         self.at = 0
         self.line = 1
-        self.counted = 0
+        self.counted = self.keys = 0
         self.lines: Lines = {}
 
     def refuse(self, given: str, allowed: str) -> NoReturn:
@@ -87,8 +87,11 @@ class _Scan:
             self.at += 1
 
     def note(self, path: tuple[str, ...]) -> None:
-        self.lines.setdefault(path, self.count())
-        if len(self.lines) > MAX_KEYS:
+        line = self.count()
+        for parts in range(1, len(path) + 1):
+            self.lines.setdefault(path[:parts], line)
+        self.keys += 1
+        if self.keys > MAX_KEYS:
             self.refuse(f"more than {MAX_KEYS} keys", f"at most {MAX_KEYS} keys")
 
     def value(self) -> bool:
