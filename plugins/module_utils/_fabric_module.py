@@ -7,7 +7,6 @@ from __future__ import annotations
 from . import _fabric_firewall, _fabric_reach, _report
 from ._fabric_checks import check_hosts
 from ._roce import read, resolve
-from ._roce_problem import as_text
 from ._roce_table import gid_table
 
 TYPE_CHECKING = False
@@ -54,8 +53,6 @@ def gather(params: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         errors += report["errors"]
         warnings += report["warnings"]
     result["warning_details"] = warnings
-    if warnings:
-        result["warnings"] = [as_text(warning) for warning in warnings]
     if not errors:
         return result, ""
     result["errors"] = errors

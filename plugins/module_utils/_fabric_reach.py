@@ -2,17 +2,19 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Whether peers are reached over each rail, by packets as long as the MTU that must not be fragmented.
 
-Tested by `ping -M do`, which an ordinary user may run: it uses an ICMP datagram socket where net.ipv4.ping_group_range
-allows that, and its own privilege elsewhere. A ping leaves by the rail's interface and address, so an answer over the
-management network counts as none.
+Tested by `ping -M do`, which an ordinary user may run where net.ipv4.ping_group_range or the program's capability lets
+him. Elsewhere by a UDP datagram of that length to a port where nobody listens: the peer's refusal says that it came
+whole. Either leaves from the rail's own address. Each result names its method.
 """
 
 from __future__ import annotations
 
+import errno
 import re
 import shutil
 import socket
 import subprocess
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 from . import _roce_ip
@@ -24,12 +26,17 @@ if TYPE_CHECKING:
 
     from ._roce_types import Problem, Rail
 
-# IPv4 and ICMP headers, which the size given to ping does not count.
-HEADERS = 28
+# IPv4 and ICMP (or UDP) headers, which the size given to ping does not count.
+HEADERS, SMALL = 28, 56
 COUNT, TIMEOUT_S = 3, 5
+_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _RTT = re.compile(r"= [\d.]+/([\d.]+)/")
-_TRANSMITTED = re.compile(r"(\d+) packets transmitted, (\d+) received")
-_FRAGMENT = re.compile(r"[Mm]essage too long|Frag needed|mtu ?= ?\d+")
+_COUNTS = re.compile(r"(\d+) packets transmitted, (\d+) received")
+_TOO_LONG = re.compile(r"[Mm]essage too long|[Ff]rag(mentation)? needed")
+_FORBIDDEN = re.compile(r"Operation not permitted|Permission denied|missing cap_net_raw|is not installed")
+# Of traceroute's range: nobody listens there.
+_UDP_PORT = 33481
+_IP_MTU_DISCOVER, _IP_PMTUDISC_DO = 10, 2
 
 
 def pairs(rails: Sequence[Rail], peers: Sequence[str]) -> list[tuple[Rail, str]]:
@@ -43,66 +50,93 @@ def pairs(rails: Sequence[Rail], peers: Sequence[str]) -> list[tuple[Rail, str]]
     ]
 
 
-def command(rail: Rail, peer: str) -> list[str]:
-    """The ping of one peer over one rail."""
-    size = max((rail["mtu"] or 1500) - HEADERS, 0)
+def command(address: str, peer: str, size: int) -> list[str]:
+    """The ping of one peer from one address."""
     return [
-        *("ping", "-n", "-q", "-c", str(COUNT), "-i", "0.2", "-W", "1", "-w", str(TIMEOUT_S)),
-        *("-M", "do", "-s", str(size), "-I", rail["address"], peer),
+        *("ping", "-n", "-c", str(COUNT), "-i", "0.2", "-W", "1", "-w", str(TIMEOUT_S)),
+        *("-M", "do", "-s", str(size), "-I", address, peer),
     ]
 
 
 def parse(output: str, errors: str) -> dict[str, Any]:
-    """What a ping's output says: reached only where no packet was lost for good."""
-    counts = _TRANSMITTED.search(output)
-    rtt = _RTT.search(output)
+    """What a ping's output says."""
+    counts, rtt = _COUNTS.search(output), _RTT.search(output)
     sent, received = (int(counts[1]), int(counts[2])) if counts else (0, 0)
-    text = f"{output}\n{errors}"
-    fragment = bool(_FRAGMENT.search(text))
-    reason = ""
-    if not received:
-        last = [line for line in errors.strip().splitlines() if line]
-        reason = "packets of the full MTU do not pass" if fragment else (last[-1] if last else "no answer")
+    lines = [line for line in [*errors.splitlines(), *output.splitlines()] if _says_why(line)]
     return {
         "reached": received > 0,
         "sent": sent,
         "received": received,
         "rtt_ms": float(rtt[1]) if rtt else None,
-        "too_long": fragment,
-        "reason": reason,
+        "too_long": bool(_TOO_LONG.search(f"{output}\n{errors}")),
+        "forbidden": bool(_FORBIDDEN.search(errors)) and not counts,
+        "reason": "" if received else (lines[0].strip() if lines else "no answer"),
     }
 
 
+def _says_why(line: str) -> bool:
+    return bool(line.startswith("ping: ") or re.search(r"Unreachable|Frag needed|prohibited", line))
+
+
 def reach(rails: Sequence[Rail], peers: Sequence[str]) -> list[dict[str, Any]]:
-    """All pings at once; one entry for each peer and rail."""
+    """All peers at once; one entry for each peer and rail."""
     wanted = pairs(rails, peers)
     if not wanted:
         return []
     with ThreadPoolExecutor(max_workers=min(len(wanted), 32)) as pool:
-        return list(pool.map(lambda pair: _ping(*pair), wanted))
+        return list(pool.map(lambda pair: _one(*pair), wanted))
 
 
-def _ping(rail: Rail, peer: str) -> dict[str, Any]:
-    entry: dict[str, Any] = {
-        "peer": peer,
-        "address": rail["address"],
-        "netdev": rail["netdev"],
-        "mtu": rail["mtu"],
-        "method": f"ping -M do -s {max((rail['mtu'] or 1500) - HEADERS, 0)}",
-    }
-    argv = command(rail, peer)
-    if shutil.which("ping") is None:
-        return entry | parse("", "ping is not installed (package iputils-ping)")
+def _one(rail: Rail, peer: str) -> dict[str, Any]:
+    size = max((rail["mtu"] or 1500) - HEADERS, SMALL)
+    test, method = _ping, f"ping -M do -s {size}"
+    found = test(rail["address"], peer, size)
+    if found["forbidden"]:
+        test, method = _datagram, f"UDP datagram of {size} bytes with DF, since {found['reason']}"
+        found = test(rail["address"], peer, size)
+    if not found["reached"] and not found["too_long"] and test(rail["address"], peer, SMALL)["reached"]:
+        found |= {"too_long": True, "reason": f"packets of {rail['mtu']} bytes do not pass, small ones do"}
+    del found["forbidden"]
+    way = {"peer": peer, "address": rail["address"], "netdev": rail["netdev"], "mtu": rail["mtu"], "method": method}
+    return way | found
+
+
+def _ping(address: str, peer: str, size: int) -> dict[str, Any]:
+    if shutil.which("ping", path=_PATH) is None:
+        return parse("", "ping: is not installed")
+    argv, limit = command(address, peer, size), TIMEOUT_S + 5
+    environ = {"LC_ALL": "C", "PATH": _PATH}
     try:
-        done = subprocess.run(
-            argv, capture_output=True, text=True, timeout=TIMEOUT_S + 5, check=False, env={"LC_ALL": "C", "PATH": _PATH}
-        )
-    except subprocess.TimeoutExpired:
-        return entry | parse("", f"ping did not end within {TIMEOUT_S + 5} s")
-    return entry | parse(done.stdout, done.stderr)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=limit, check=False, env=environ)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return parse("", f"ping: {error}")
+    return parse(done.stdout, done.stderr)
 
 
-_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+def _datagram(address: str, peer: str, size: int) -> dict[str, Any]:
+    found = parse("", "")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as channel:
+        channel.settimeout(1)
+        try:
+            channel.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
+            channel.bind((address, 0))
+            channel.connect((peer, _UDP_PORT))
+        except OSError as error:
+            return found | {"reason": error.strerror or str(error)}
+        for sent in range(1, COUNT + 1):
+            start = time.monotonic()
+            try:
+                channel.send(bytes(size))
+                channel.recv(1)
+            except ConnectionRefusedError:
+                rtt = round((time.monotonic() - start) * 1000, 3)
+                return found | {"reached": True, "sent": sent, "received": 1, "rtt_ms": rtt, "reason": ""}
+            except TimeoutError:
+                found["sent"] = sent
+            except OSError as error:
+                too_long = error.errno == errno.EMSGSIZE
+                return found | {"sent": sent, "too_long": too_long, "reason": error.strerror or str(error)}
+    return found
 
 
 def as_line(entry: Mapping[str, Any]) -> str:

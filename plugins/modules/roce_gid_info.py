@@ -221,8 +221,11 @@ hosts:
   type: dict
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.dgx_spark.vllm.plugins.module_utils import _fabric_module
+from ansible_collections.dgx_spark.vllm.plugins.module_utils._roce_problem import as_text
 
 PIN_SPEC = {
     "interface": {"type": "list", "elements": "str"},
@@ -230,7 +233,7 @@ PIN_SPEC = {
     "address": {"type": "list", "elements": "str"},
     "index": {"type": "raw"},
 }
-ARGUMENTS = {
+ARGUMENTS: dict[str, dict[str, Any]] = {
     "root": {"type": "path", "default": "/"},
     "addresses": {"type": "list", "elements": "str"},
     "subnets": {"type": "list", "elements": "str"},
@@ -248,6 +251,8 @@ def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     result, failure = _fabric_module.gather(module.params)
+    for warning in result["warning_details"]:
+        module.warn(as_text(warning))
     if failure:
         module.fail_json(msg=failure, **result)
     module.exit_json(changed=False, **result)

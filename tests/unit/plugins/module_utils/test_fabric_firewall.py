@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Firewalls: every answer against what a real kernel did with real connections under the same rules.
 
-`firewall/` holds rule sets (their source beside what `nft -j list ruleset` and `ufw status verbose` made of them), and in
-`observed.json` which ports of 192.168.100.1 on enp1s0f1np1 two peers could connect to.
+`firewall/` holds rule sets, their source beside what `nft -j list ruleset` and `ufw status verbose` made of them, and
+in `observed.json` which ports of 192.168.100.1 on enp1s0f1np1 two peers could connect to.
 """
 
 from __future__ import annotations
