@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ._mirror_rsync import HOPELESS, NOT_THERE, Outcome, call, daemon_options
+from ._mirror_rsync import NOT_THERE, Outcome, call, daemon_options
 from ._mirror_serve import USER
 from ._mirror_work import SMALL, Item, Lack, Pool, lack, loads, require_space
 from ._model_tree_deep import cores, settled_sum
@@ -158,8 +158,10 @@ class Pull:
             have = sum(item.arrived() for item in load)
             if outcome.code == 0 and (not source.chained or all(item.arrived() == item.size for item in load)):
                 return self._complete(source, load)
-            if outcome.code in HOPELESS:
-                raise JobError(f"rsync from {source.host}: {outcome.text or outcome.code}")
+            if outcome.hopeless:
+                if source.chained:
+                    return False
+                raise JobError(f"rsync from {source.host}: {outcome.reason}")
             if have > had:
                 # As the rate was, so the next pause: a call costs two processes here and two there.
                 rate = (have - max(had, 0)) / max(time.monotonic() - since, 1e-3)
@@ -168,12 +170,12 @@ class Pull:
             elif source.chained and time.monotonic() - since > _CHAIN_PATIENCE_S:
                 return False
             if outcome.code not in (0, *NOT_THERE):
-                self._last_error = f"{source.host}: {(outcome.text.splitlines() or ['no answer'])[-1][:200]}"
+                self._last_error = f"{source.host}: {outcome.reason}"
                 if source.chained and tries >= 3:
                     return False
                 pause = _PAUSE_S[1]
             elif outcome.code and not source.chained:
-                raise JobError(f"rsync from {source.host}: {outcome.text}")
+                raise JobError(f"rsync from {source.host}: {outcome.reason}")
             self.job.stop.wait(pause)
         return False
 

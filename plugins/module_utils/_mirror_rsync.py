@@ -30,6 +30,17 @@ class Outcome:
     code: int
     text: str
 
+    @property
+    def reason(self) -> str:
+        """The line that says most: a daemon's own, else the last."""
+        lines = self.text.splitlines() or [f"rsync ended with {self.code}"]
+        return next((line for line in lines if line.startswith("@ERROR")), lines[-1])[:200]
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether another try would give the same."""
+        return self.code in HOPELESS or (self.code == 5 and "max connections" not in self.reason)
+
 
 def rsync_path() -> str:
     """Path of rsync, or an empty text."""

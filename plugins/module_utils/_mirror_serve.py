@@ -58,6 +58,7 @@ def config(offer: Offer) -> str:
         "list = no",
         "reverse lookup = no",
         "max connections = 64",
+        f"lock file = {_quoted(offer.folder / 'rsyncd.lock')}",
         "timeout = 120",
         f"hosts allow = {' '.join(offer.peers)}",
         "hosts deny = *",
