@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 def gather(params: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """The module's result, and the message of a failure; that is empty where there is none."""
     facts = read(params["root"])
+    facts["hostname"] = params["host"] or facts["hostname"]
     pins = {key: value for key, value in (params["pins"] or {}).items() if value is not None}
     resolution = resolve(facts, params["addresses"], params["subnets"], params["gid_mode"], pins)
     rails = resolution["rails"]

@@ -18,6 +18,9 @@ description:
   - Given O(peers), it reaches each of them over its rail with packets of the full MTU that must not be fragmented.
   - Needs no privilege, except to read firewall rules (see O(ports)). Writes nothing.
 options:
+  host:
+    description: Name of this host in errors and warnings, such as its name in the inventory. By default its host name.
+    type: str
   root:
     description:
       - Directory that stands for C(/).
@@ -101,6 +104,7 @@ attributes:
 EXAMPLES = r"""
 - name: See a host's fabric
   dgx_spark.vllm.roce_gid_info:
+    host: "{{ inventory_hostname }}"
   register: fabric
 
 - name: Resolve the rails of two subnets
@@ -234,6 +238,7 @@ PIN_SPEC = {
     "index": {"type": "raw"},
 }
 ARGUMENTS: dict[str, dict[str, Any]] = {
+    "host": {"type": "str"},
     "root": {"type": "path", "default": "/"},
     "addresses": {"type": "list", "elements": "str"},
     "subnets": {"type": "list", "elements": "str"},

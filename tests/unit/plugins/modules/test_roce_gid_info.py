@@ -46,8 +46,9 @@ def test_names_callers_rely_on(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 def test_a_failure_has_message_errors_and_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trees.spark(tmp_path, 1, index=5)
-    code, result = call(capsys, root=str(tmp_path), pins={"index": 3})
+    code, result = call(capsys, root=str(tmp_path), host="spark-01", pins={"index": 3})
     assert code == 1
+    assert result["errors"][0]["host"] == "spark-01"
     assert result["failed"]
     assert "pin index 3" in result["msg"]
     assert [error["fault"] for error in result["errors"]] == ["pin"]
