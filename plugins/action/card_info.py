@@ -45,7 +45,7 @@ class ActionModule(ActionBase):
         folders = [base / Path(folder).expanduser() for folder in args.pop("cards_path")]
         src = args.pop("src")
         local = base / Path(src).expanduser()
-        if ("/" in src or src.endswith(".toml")) and local.is_file():
+        if ("/" in src or src.endswith(".toml")) and local.exists():
             src = str(local)
         for count in ("nodes", "node_memory_bytes"):
             if args[count] is not None and args[count] < 1:
