@@ -102,7 +102,11 @@ def addresses(root: Path, entries: Mapping[str, list[str]]) -> Path:
             entry: dict[str, Any] = {"family": "inet", "local": local, "prefixlen": int(prefix)}
             info.append(entry | ({"dynamic": True} if flag else {}) | ({"secondary": True} if number else {}))
         links.append({"ifname": name, "addr_info": info})
-    (root / _roce_read.CAPTURED_ADDRESSES).write_text(json.dumps(links), encoding="utf-8")
+    capture = root / _roce_read.CAPTURED_ADDRESSES
+    # A program may be waiting and reading meanwhile.
+    whole = capture.with_suffix(".new")
+    whole.write_text(json.dumps(links), encoding="utf-8")
+    whole.replace(capture)
     return root
 
 
