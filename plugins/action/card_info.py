@@ -25,6 +25,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "master_addr": {"type": "str", "default": ""},
     "configs": {"type": "dict"},
     "measured": {"type": "dict"},
+    "listing": {"type": "bool", "default": False},
 }
 BUNDLED = Path(__file__).resolve().parents[2] / "cards"
 
@@ -59,4 +60,6 @@ class ActionModule(ActionBase):
             return result
         # Ansible shows `warnings` itself and leaves the key out where there are none.
         result.update(found, changed=False, warnings_found=found["warnings"])
+        if args["listing"]:
+            del result["warnings"]
         return result

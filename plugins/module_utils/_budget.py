@@ -130,8 +130,8 @@ def budget(card: Card, layout: Layout, found: Mapping[int, Layout], node_memory:
     result = node_need(card, layout)
     result.row("memory of a node", memory, memory, "MemTotal of the smallest node" if node_memory else
                "assumed: a DGX Spark", source="node" if node_memory else "assumed")  # fmt: skip
-    verdict, answers = _verdict(card, layout, found, memory)
-    result.fits = answers.get(layout.nodes)
+    verdict, result.answers = _verdict(card, layout, found, memory)
+    result.fits = result.answers.get(layout.nodes)
     result.verdict = verdict + f" with {gib(memory)} a node"
     _contexts(card, layout, memory, result, measured or {})
     result.notes.append(result.verdict)

@@ -21,6 +21,8 @@ class Budget:
     rows: list[dict[str, Any]] = field(default_factory=list)
     needed: int = 0
     fits: bool | None = None
+    # Number of nodes -> whether it fits there, as far as they were tried.
+    answers: dict[int, bool | None] = field(default_factory=dict)
     verdict: str = ""
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -38,7 +40,8 @@ class Budget:
 
 
 def gib(number: float) -> str:
-    return f"{number / GIB:.2f} GiB"
+    """Bytes for a person."""
+    return f"{number / 2**20:.2f} MiB" if 0 < number < GIB / 16 else f"{number / GIB:.2f} GiB"
 
 
 def shown(row: Mapping[str, Any]) -> str:

@@ -118,6 +118,7 @@ def card_info(
     master_addr: str = "",
     configs: Mapping[str, Any] | None = None,
     measured: Mapping[str, Any] | None = None,
+    listing: bool = False,
 ) -> dict[str, Any]:
     """Everything that follows from a card. Raises CardFaultError."""
     source = load(src, folders)
@@ -126,9 +127,8 @@ def card_info(
     card, layout, found = normalise(source, models_root, configs, nodes)
     models = _card_render.models(card, models_root)
     budget = _budget.budget(card, layout, found, node_memory_bytes, measured)
-    problems = budget.problems
-    if problems:
-        card.result.problems.extend(problems)
+    if budget.problems and not listing:
+        card.result.problems.extend(budget.problems)
         _fail(card.result, source)
     endpoint = _card_render.Endpoint(models_root, host, port, master_addr or "{VLLM_HEAD_IP}")
     ranks: list[list[str]] = []
@@ -161,8 +161,9 @@ def card_info(
         "budget": budget.rows,
         "budget_text": _budget_table.table(budget.rows),
         "fits": budget.fits,
+        "fits_by_nodes": {str(count): budget.answers[count] for count in sorted(found) if count in budget.answers},
         "verdict": budget.verdict,
         "provenance": _provenance(card, source),
-        "notes": list(card.result.notes) + budget.notes,
+        "notes": [*card.result.notes, *budget.notes, *(problem.text() for problem in budget.problems)],
         "warnings": warnings,
     }  # fmt: skip

@@ -71,6 +71,12 @@ options:
   measured:
     description: Figures of a run, which replace the budget's estimates, such as C(kv_tokens).
     type: dict
+  listing:
+    description:
+      - Whether the card is read for a list only. One that does not fit O(node_memory_bytes) does not fail then, and
+        warnings are returned in RV(warnings_found) without being shown.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""
@@ -228,6 +234,7 @@ budget:
   returned: success
 budget_text: {description: "The budget as a table for people.", type: str, returned: success}
 verdict: {description: "On how many nodes the model fits, in words.", type: str, returned: success}
+fits_by_nodes: {description: "RV(fits) by number of nodes of each division.", type: dict, returned: success}
 fits:
   description: >-
     Whether it fits the nodes, or null where the answer lies between the bounds.

@@ -31,6 +31,7 @@ TASKS: dict[str, dict[str, Any]] = {
     "overrides": {"src": REFERENCE, "overrides": {"serve.max_num_seqs": "3", "serve.enforce_eager": True}},
     "nonsense": {"src": REFERENCE, "nodes": 0},
     "no such option": {"src": REFERENCE, "node": 2},
+    "listed": {"src": "Qwen/Qwen3.6-27B-FP8", "node_memory_bytes": 2**30, "listing": True},
     "no card": {},
 }  # fmt: skip
 Results = dict[str, dict[str, Any]]
@@ -135,3 +136,11 @@ def test_wrong_arguments_are_named(results: Results) -> None:
     assert "nodes" in results["nonsense"]["msg"]
     assert "node" in results["no such option"]["msg"]
     assert "src" in results["no card"]["msg"]
+
+
+def test_a_list_neither_fails_nor_warns(results: Results) -> None:
+    found = results["listed"]
+    assert not found.get("failed")
+    assert found["fits"] is False
+    assert "warnings" not in found
+    assert any("a card that fits" in note for note in found["notes"])
