@@ -40,4 +40,7 @@ class ActionModule(ActionBase):
         result |= {**mine, "work": planned["work"], "summary": summary(planned, hosts[0], source), "changed": False}
         if planned["errors"]:
             result |= {"failed": True, "errors": planned["errors"], "msg": format_report(planned["errors"])}
+        elif args.get("settled") and planned["work"]:
+            left = "; ".join(result["summary"])
+            result |= {"failed": True, "msg": f"the models are still not the same and proved everywhere: {left}"}
         return result

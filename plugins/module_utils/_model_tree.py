@@ -70,7 +70,8 @@ def scan(root: Path, tree: Tree) -> None:
             tree.problems.append(problem(name, "empty_file", "0 bytes", "content"))
 
 
-def _read_config(root: Path, tree: Tree) -> None:
+def read_config(root: Path, tree: Tree) -> None:
+    """Fill in config.json and what is wrong with it."""
     if CONFIG not in tree.files:
         tree.problems.append(problem(CONFIG, "no_config", "no such file", "the model's configuration"))
         return
@@ -112,7 +113,7 @@ def check(
         tree.problems.append(problem("", kind, found, "the model's folder"))
         return tree
     scan(root, tree)
-    _read_config(root, tree)
+    read_config(root, tree)
     check_weights(root, tree, trusted or {})
     if manifest:
         check_manifest(tree, manifest)

@@ -21,8 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ._model_tree import check
-from ._model_tree_types import Tree, read_json
+from ._model_tree_types import read_json
 
 STORE: Final = ".dgx-spark-vllm"
 MANIFEST_VERSION: Final = 1
@@ -112,53 +111,6 @@ def load_manifest(path: Path) -> dict[str, Any]:
     """A manifest that can be relied on, or an empty dict."""
     found = load(path)
     return found if sound(found) else {}
-
-
-def unseen(tree: Tree, manifest: Mapping[str, Any], seen: Mapping[str, Any]) -> list[str]:
-    """Files of the manifest that are here in the right size, but are not those that this node hashed."""
-    names = []
-    for item in manifest.get("files", []):
-        entry, known = tree.files.get(item["path"]), seen.get(item["path"])
-        if entry is None or entry.size != item["size"]:
-            continue
-        stamp = [entry.size, entry.mtime_ns, entry.ino]
-        if not isinstance(known, dict) or known.get("stat") != stamp or known.get("sha256") != item["sha256"]:
-            names.append(item["path"])
-    return names
-
-
-def _bytes_of(manifest: Mapping[str, Any]) -> int:
-    return sum(int(item["size"]) for item in manifest.get("files", []))
-
-
-def state(root: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """What this node has of one model. wanted: name, and from the card repo, revision and bytes.
-
-    `to_move` is what is still to be written here, in bytes: by the manifest where there is one, by the card otherwise.
-    """
-    store = Store(root, str(wanted["name"]))
-    manifest = load_manifest(store.manifest)
-    tree = check(store.tree, manifest)
-    faulty = {item["file"] for item in tree.problems}
-    total = _bytes_of(manifest) or int(wanted.get("bytes") or 0)
-    good = sum(entry.size for name, entry in tree.files.items() if name not in faulty)
-    arrived = sum(path.stat().st_size for path in store.incoming.rglob("*") if path.is_file())
-    return {
-        "name": store.name,
-        "path": str(store.tree),
-        "present": store.tree.is_dir(),
-        "complete": tree.complete,
-        "problems": [dict(item) for item in tree.problems],
-        "notes": tree.notes,
-        "bytes": tree.bytes,
-        "shards": tree.shards,
-        "manifest": digest(manifest),
-        "repo": str(manifest.get("repo") or ""),
-        "revision": str(manifest.get("revision") or ""),
-        "unseen": unseen(tree, manifest, load(store.seen)),
-        "arrived": arrived,
-        "to_move": 0 if tree.complete else max(total - good - arrived, 0),
-    }
 
 
 def disk_free(root: str) -> int:

@@ -234,13 +234,24 @@ class Stage:
         return {"name": self.store.name, "changed": True, "moved": 0, "manifest": manifest}
 
 
-def stage(root: str, models: Sequence[tuple[Wanted, Source, str]], reserve: int, job: Job) -> dict[str, Any]:
-    """All models, one after the other. `awaiting` names the files that the controller has to send first."""
+def stage(
+    root: str,
+    models: Sequence[tuple[Wanted, Source, str]],
+    reserve: int,
+    job: Job,
+    accept: Callable[[str], None] = lambda _name: None,
+) -> dict[str, Any]:
+    """All models, one after the other. `awaiting` names the files that the controller has to send first.
+
+    `accept` is asked after each model and raises where going on makes no sense: a draft that cannot be used is found
+    before the large target is fetched.
+    """
     results, awaiting = [], {}
     for wanted, source, source_name in models:
         job.meter.title(f"staging {wanted.name}")
         try:
             results.append(Stage(root, wanted, source, source_name, reserve, job).run())
+            accept(wanted.name)
         except AwaitedError as error:
             awaiting[wanted.name] = error.paths
     return {

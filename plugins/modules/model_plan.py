@@ -46,6 +46,10 @@ options:
     description: Bytes that stay free on every disk.
     type: int
     default: 0
+  settled:
+    description: Fail where anything is left to do.
+    type: bool
+    default: false
 extends_documentation_fragment:
   - ansible.builtin.action_common_attributes
   - ansible.builtin.action_common_attributes.flow

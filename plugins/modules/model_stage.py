@@ -40,6 +40,12 @@ options:
       - C(urls) has C(files), for each model a list of C(path), C(url), C(sha256) and optionally C(size).
     type: dict
     default: {type: hub}
+  speculative:
+    description:
+      - The card's speculation (C(method), C(depth), C(trained_for)). With method C(dflash) a draft is checked as soon
+        as it is here, before a larger target is fetched.
+    type: dict
+    default: {}
   hub_python:
     description: A Python that has huggingface_hub, as the engine's environment does.
     type: path
@@ -91,9 +97,10 @@ to_move:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.dgx_spark.vllm.plugins.module_utils._model_tree_store import jobs_folder, state
+from ansible_collections.dgx_spark.vllm.plugins.module_utils._model_tree_state import require_draft, states
+from ansible_collections.dgx_spark.vllm.plugins.module_utils._model_tree_store import jobs_folder
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._progress import human
-from ansible_collections.dgx_spark.vllm.plugins.module_utils._progress_job import JobError, run_here, start
+from ansible_collections.dgx_spark.vllm.plugins.module_utils._progress_job import Job, JobError, run_here, start
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._staging import Wanted, stage
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._staging_order import check_source, make_source
 
@@ -104,7 +111,7 @@ def run(args: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     ordered = sorted(args["models"], key=lambda model: int(model.get("bytes") or 0))
     check_source(args["source"])
     if check_mode:
-        to_move = sum(state(root, model)["to_move"] for model in ordered)
+        to_move = sum(found["to_move"] for found in states(root, ordered, {}))
         names = ", ".join(model["name"] for model in ordered)
         said = f"would bring {human(to_move)} ({to_move} bytes) for {names}" if to_move else f"would prove {names}"
         return {"changed": True, "to_move": to_move, "msg": said}
@@ -114,12 +121,18 @@ def run(args: dict[str, Any], check_mode: bool) -> dict[str, Any]:
         wanted = Wanted(str(model["name"]), str(model.get("repo") or ""), str(model.get("revision") or ""))
         source = make_source(args["source"], wanted, root, folder, args["hub_python"] or "", args["token_file"] or "")
         models.append((wanted, *source))
+
+    def accept(name: str) -> None:
+        require_draft(root, args["models"], args["speculative"], name)
+
+    def work(job: Job) -> dict[str, Any]:
+        return stage(root, models, args["reserve"], job, accept)
+
     title = f"staging {', '.join(model['name'] for model in ordered)}"
     if args["wait"]:
-        return run_here(title, lambda job: stage(root, models, args["reserve"], job))
+        return run_here(title, work)
     spec = {key: value for key, value in args.items() if key != "wait"}
-    job = start(folder, "stage", title, lambda job: stage(root, models, args["reserve"], job), spec)
-    return {"changed": False, "job": job}
+    return {"changed": False, "job": start(folder, "stage", title, work, spec)}
 
 
 def main() -> None:
@@ -129,6 +142,7 @@ def main() -> None:
             "root": {"type": "path", "required": True},
             "models": {"type": "list", "elements": "dict", "required": True},
             "source": {"type": "dict", "default": {"type": "hub"}},
+            "speculative": {"type": "dict", "default": {}},
             "hub_python": {"type": "path"},
             "token_file": {"type": "path", "no_log": False},
             "reserve": {"type": "int", "default": 0},

@@ -2,7 +2,7 @@
 # Copyright (c) 2026, dgx_spark.vllm contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node has of its models; the thinking is in module_utils/_model_tree_store.py."""
+"""What a node has of its models; the thinking is in module_utils/_model_tree_state.py."""
 
 from __future__ import annotations
 
@@ -26,6 +26,12 @@ options:
     type: list
     elements: dict
     required: true
+  speculative:
+    description:
+      - The card's speculation (C(method), C(depth), C(trained_for)). With method C(dflash) a draft that is here is held
+        against the target's configuration.
+    type: dict
+    default: {}
 extends_documentation_fragment: [ansible.builtin.action_common_attributes]
 attributes:
   check_mode:
@@ -72,6 +78,10 @@ models:
     manifest:
       description: Sum of the manifest; empty where the model was not staged by this collection.
       type: str
+    draft_faults:
+      description: What keeps a DFlash draft from loading or from being right, each with file, found, expected, cure.
+      type: list
+      elements: dict
     unseen:
       description: Files whose content this node has not hashed since they last changed.
       type: list
@@ -88,7 +98,8 @@ rsync:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._mirror_rsync import rsync_path
-from ansible_collections.dgx_spark.vllm.plugins.module_utils._model_tree_store import disk_free, state
+from ansible_collections.dgx_spark.vllm.plugins.module_utils._model_tree_state import states
+from ansible_collections.dgx_spark.vllm.plugins.module_utils._model_tree_store import disk_free
 
 
 def main() -> None:
@@ -97,12 +108,13 @@ def main() -> None:
         argument_spec={
             "root": {"type": "path", "required": True},
             "models": {"type": "list", "elements": "dict", "required": True},
+            "speculative": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )
     root = module.params["root"]
     try:
-        models = [state(root, wanted) for wanted in module.params["models"]]
+        models = states(root, module.params["models"], module.params["speculative"])
     except ValueError as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, models=models, disk_free=disk_free(root), rsync=rsync_path())
