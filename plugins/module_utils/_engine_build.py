@@ -137,8 +137,8 @@ def _install(root: Path, name: str, wheelhouse: Path, python: str, lock: int) ->
     """Unpack the wheels into a fresh environment."""
     release = _release.releases(root) / name
     contents = _release.read_json(wheelhouse / "wheels.json")
-    uv_name, uv_version = contents["uv"]
-    uv = str(install_uv(root, wheelhouse / uv_name, uv_version))
+    uv_wheel = contents["uv"]
+    uv = str(install_uv(root, wheelhouse / uv_wheel[2], uv_wheel[1]))
     # A cache of its own that goes away afterwards: its files are then only the environment's, so links are safe
     # (nobody can edit one file and poison another), and the bytes are written once instead of twice.
     cache = _release.releases(root) / f".{name}.cache"

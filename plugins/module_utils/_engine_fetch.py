@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ._engine_lock import Wheel
+from ._host_facts import disk_free
 
 CHUNK = 1 << 20
 ATTEMPTS = 6
@@ -86,6 +87,16 @@ def missing(wheels: Sequence[Wheel], dest: Path) -> list[Wheel]:
         return path.is_file() and (not wheel.size or path.stat().st_size == wheel.size)
 
     return [wheel for wheel in wheels if not there(wheel)]
+
+
+def require_space(wheels: Sequence[Wheel], dest: Path, reserve: int) -> None:
+    """FetchError where the disk does not take the wheels, before the first byte."""
+    need, free = sum(wheel.size for wheel in wheels), disk_free(dest)
+    if need and free < need + reserve:
+        raise FetchError(
+            f"{dest} has {free / 1e9:.1f} GB free; {need / 1e9:.1f} GB of wheels are to come and {reserve / 1e9:.1f} GB"
+            " stay free; make room"
+        )
 
 
 def _download(wheel: Wheel, part: Path, count: Callable[[int], None]) -> None:
@@ -159,11 +170,12 @@ def fetch(
     seeds: Sequence[Path] = (),
     built: dict[str, bytes] | None = None,
     keep: Sequence[str] = (),
+    exactly: bool = True,
 ) -> Result:
     """Make `dest` hold exactly the wheels, every one verified; FetchError names all that could not be had.
 
     seeds: folders to look in before the network; built: contents of the wheels that have no address; keep: names
-    of further files that stay.
+    of further files that stay; exactly: nothing else stays.
     """
     dest.mkdir(parents=True, exist_ok=True)
     marks, totals = Marks(dest), {"fetched": 0, "seeded": 0, "kept": 0}
@@ -198,7 +210,7 @@ def fetch(
         marks.holds(dest / wheel.filename, wheel)
     names = {wheel.filename for wheel in wheels}
     marks.save(names)
-    for path in dest.iterdir():
+    for path in dest.iterdir() if exactly else ():
         if path.name not in names and path.name not in (MARK, *keep):
             path.unlink()
     return Result(**totals)

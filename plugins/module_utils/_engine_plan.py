@@ -19,7 +19,7 @@ from ._engine_tags import Target
 from ._report import Fault, fault
 
 # In this order they are done.
-STEPS = ("lock", "packages", "build", "repair", "patch", "switch")
+STEPS = ("lock", "packages", "build", "adopt", "repair", "patch", "switch")
 
 
 def lock_name(variant: str) -> str:
@@ -86,7 +86,8 @@ def plan(
     """Name and place of the release, and what its checks expect, as far as the lock is known."""
     if adopt:
         name = "adopted-" + hashlib.sha256(adopt.encode()).hexdigest()[:8]
-        return {"id": name, "path": adopt, "environment": environment(Path(adopt)), "expected": {}, "packages": 0}
+        expected = {"torch_cuda": str(row.get("torch_cuda", ""))}
+        return {"id": name, "path": adopt, "environment": environment(Path(adopt)), "expected": expected, "packages": 0}
     if not locks:
         return {"id": "", "path": "", "environment": {}, "expected": {}, "packages": 0}
     lock = read(locks)
@@ -123,16 +124,19 @@ def steps(planned: Mapping[str, Any], state: Mapping[str, Any], patches: Mapping
     todo = []
     if state["missing_libraries"]:
         todo.append("packages")
-    if state["state"] in ("absent", "partial"):
+    if adopted and state["state"] != "ready":
+        todo.append("adopt")
+    elif state["state"] in ("absent", "partial"):
         todo.append("build")
     elif state["state"] == "damaged":
         todo.append("repair")
     # A patch that nobody asks for any more stays: taking it back is done on purpose, with state absent.
     have = {name: record.get("patch_sha256") for name, record in state["patches"].items()}
     damaged = {item["path"] for item in state["differences"]}
-    if any(have.get(name) != sha256 for name, sha256 in patches.items()) or any(
-        record.get("file") in damaged for record in state["patches"].values()
-    ):
+    wanting = any(have.get(name) != sha256 for name, sha256 in patches.items())
+    if adopted:
+        todo += ["adopt"] if wanting and "adopt" not in todo else []
+    elif wanting or any(record.get("file") in damaged for record in state["patches"].values()):
         todo.append("patch")
     if state["current"] != planned["path"]:
         todo.append("switch")

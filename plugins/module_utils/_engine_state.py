@@ -43,6 +43,12 @@ def patched_files(patches: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     }
 
 
+def adopted(root: Path) -> list[str]:
+    """Paths of the environments that were adopted and are still there."""
+    notes = [_release.read_json(path) for path in sorted((root / "state" / "adopted").glob("*.json"))]
+    return [str(note["path"]) for note in notes if Path(str(note.get("path", "/-")), "bin/vllm").exists()]
+
+
 def _manifest_of(root: Path, name: str, path: str | None) -> tuple[Path, Path]:
     """Where an environment lies, and its manifest: an adopted one keeps nothing of ours."""
     if path:
@@ -73,6 +79,7 @@ def look_at(
         "current": _release.current(base),
         "history": _release.history(base),
         "releases": _release.complete(base),
+        "adopted": adopted(base),
         "glibc": glibc(),
         "arch": platform.machine(),
         "python": platform.python_version(),
@@ -93,7 +100,7 @@ def look_at(
     except ValueError as exc:
         found["differences"] = [_manifest.Difference(_manifest.NAME, "", str(exc), "", "")._asdict()]
         return found
-    found["patches"] = patches_of(release)
+    found["patches"] = dict(manifest.get("patches", {})) if path else patches_of(release)
     differences = _manifest.compare(release, manifest, patched_files(found["patches"]), deep)
     found["state"] = "damaged" if differences else "ready"
     found["differences"] = [item._asdict() for item in differences[:200]]
@@ -103,7 +110,7 @@ def look_at(
         package: {"version": entry["version"], "digest": entry["digest"]}
         for package, entry in manifest["packages"].items()
     }
-    found["versions"] = _release.read_json(release / "release.json").get("versions", {})
+    found["versions"] = manifest.get("versions") or _release.read_json(release / "release.json").get("versions", {})
     found["files"] = {
         file: entry[2]
         for file, entry in manifest["files"].items()

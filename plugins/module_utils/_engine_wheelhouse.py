@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from . import _engine_lock, _engine_wheels
+from ._engine_lock import Wheel
 from ._engine_tags import Target
 from ._release import write_atomic
 
@@ -20,14 +22,13 @@ LIST = "wheels.json"
 class House(NamedTuple):
     """The wheels to install, uv's own wheel, and the contents of those that are built from sources."""
 
-    wheels: list[_engine_lock.Wheel]
-    uv: _engine_lock.Wheel
+    wheels: list[Wheel]
+    uv: Wheel
     built: dict[str, bytes]
 
-    @property
-    def all(self) -> list[_engine_lock.Wheel]:
-        """Everything that the folder holds."""
-        return [*self.wheels, self.uv]
+    def listing(self) -> dict[str, Any]:
+        """The same as plain values, for another machine."""
+        return {"wheels": [list(wheel) for wheel in self.wheels], "uv": list(self.uv)}
 
 
 def contents(locks: Sequence[Path], uv_lock: Path, sources: Path, target: Target) -> House:
@@ -40,9 +41,19 @@ def contents(locks: Sequence[Path], uv_lock: Path, sources: Path, target: Target
     return House(wheels, uv, {name: content for name, content in built.items() if name in wanted})
 
 
-def write_lists(house: House, dest: Path) -> tuple[str, str]:
+def listed(listing: Mapping[str, Any]) -> tuple[list[Wheel], Wheel]:
+    """The wheels of a listing, and uv's."""
+    return [Wheel(*wheel) for wheel in listing["wheels"]], Wheel(*listing["uv"])
+
+
+def mirrored(wheel: Wheel, base: str) -> Wheel:
+    """The same wheel at another node's address."""
+    return wheel._replace(url=f"{base}/{quote(wheel.filename)}")
+
+
+def write_lists(wheels: Sequence[Wheel], uv: Wheel, dest: Path) -> tuple[str, str]:
     """Write what a build reads beside the wheels; returns the names of the files."""
-    listing = {"wheels": [list(wheel) for wheel in house.wheels], "uv": [house.uv.filename, house.uv.version]}
-    write_atomic(dest / REQUIREMENTS, _engine_lock.requirements(house.wheels))
+    listing = {"wheels": [list(wheel) for wheel in wheels], "uv": list(uv)}
+    write_atomic(dest / REQUIREMENTS, _engine_lock.requirements(wheels))
     write_atomic(dest / LIST, json.dumps(listing, indent=1) + "\n")
     return REQUIREMENTS, LIST

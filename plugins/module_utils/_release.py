@@ -111,6 +111,11 @@ def remove(root: Path, name: str) -> None:
     shutil.rmtree(root / "wheelhouse" / name, ignore_errors=True)
 
 
+def drop_wheels(root: Path) -> None:
+    """Delete the wheels of all releases: half the disk that a release takes, and to be had again."""
+    shutil.rmtree(root / "wheelhouse", ignore_errors=True)
+
+
 @contextlib.contextmanager
 def exclusive(root: Path, name: str, wait_s: int) -> Iterator[int]:
     """Hold the lock of a release; yields its descriptor, for children to inherit.

@@ -32,6 +32,10 @@ options:
     description: Folder of the units. A release that a unit there or a running process names is never deleted.
     type: path
     required: true
+  keep_wheels:
+    description: Whether the wheels stay on this node, to repair from. Otherwise they are brought again when needed.
+    type: bool
+    default: true
 extends_documentation_fragment: [ansible.builtin.action_common_attributes]
 attributes:
   check_mode:
@@ -66,7 +70,13 @@ import os
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.dgx_spark.vllm.plugins.module_utils._release import current, make_current, prunable, remove
+from ansible_collections.dgx_spark.vllm.plugins.module_utils._release import (
+    current,
+    drop_wheels,
+    make_current,
+    prunable,
+    remove,
+)
 
 
 def main() -> None:
@@ -77,6 +87,7 @@ def main() -> None:
             "path": {"type": "path", "required": True},
             "keep": {"type": "int", "default": -1},
             "unit_dir": {"type": "path", "required": True},
+            "keep_wheels": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
     )
@@ -92,6 +103,8 @@ def main() -> None:
             removed = prunable(root, args["keep"], Path(args["unit_dir"])) if args["keep"] >= 0 else []
             for name in removed:
                 remove(root, name)
+            if not args["keep_wheels"]:
+                drop_wheels(root)
     except OSError as exc:
         module.fail_json(msg=str(exc))
     module.exit_json(

@@ -2,7 +2,7 @@
 # Copyright (c) 2026, dgx_spark.vllm contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Fill a wheelhouse; the thinking is in module_utils/_engine_fetch.py and module_utils/_engine_lock.py."""
+"""Fill a wheelhouse; the thinking is in module_utils/_engine_fetch.py and module_utils/_engine_wheelhouse.py."""
 
 from __future__ import annotations
 
@@ -14,43 +14,58 @@ author: dgx_spark.vllm contributors (@dgx-spark)
 description:
   - Makes a folder hold exactly the wheels that a lock names for one kind of node, every one verified by its hash.
   - A fetch that was cut goes on from where it was. Wheels that other folders hold are taken from there.
-  - Runs where the network is, on the controller or on the head.
+  - Runs where the network is, on the controller or on the head, and with O(mirror) on the other nodes. The locks are
+    read on the controller.
 options:
   dest:
     description: The wheelhouse.
     type: path
     required: true
   locks:
-    description: Lock files, a later one replacing packages of an earlier one.
+    description: Lock files on the controller, a later one replacing packages of an earlier one.
     type: list
     elements: path
-    required: true
   uv_lock:
-    description: Lock file of uv itself, whose wheel is brought along.
+    description: Lock file of uv itself on the controller, whose wheel is brought along.
     type: path
-    required: true
   sources:
-    description: Folder of the sources of wheels that ship with the role.
+    description: Folder on the controller with the sources of wheels that ship with the role.
     type: path
-    required: true
   python:
     description: Minor version of Python on the nodes, as C(3.12).
     type: str
-    required: true
   arch:
     description: Architecture of the nodes, as C(uname -m) says it.
     type: str
-    required: true
   glibc:
     description: Version of the C library of the nodes.
     type: list
     elements: int
     default: [2, 39]
+  listing:
+    description: What an earlier task of this module returned, instead of the locks.
+    type: dict
+  mirror:
+    description: Where M(dgx_spark.vllm.engine_offer) offers the files, instead of the addresses that the lock names.
+    type: str
+  only:
+    description: Bring these packages only, and leave everything else in the folder as it is.
+    type: list
+    elements: str
+    default: []
   seeds:
     description: Further folders to take wheels from before the network is asked. They need not exist.
     type: list
     elements: path
     default: []
+  reserve:
+    description: Bytes that stay free on the disk.
+    type: int
+    default: 1073741824
+  built:
+    description: Contents of the wheels that are built on the controller. Set by the action plugin; not for playbooks.
+    type: dict
+    default: {}
 extends_documentation_fragment: [ansible.builtin.action_common_attributes]
 attributes:
   check_mode:
@@ -86,15 +101,24 @@ kept_bytes:
   description: Bytes that were there already.
   returned: success
   type: int
+listing:
+  description: What the folder holds, for further tasks of this module.
+  returned: success
+  type: dict
 """
 
+import base64
+import os
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.dgx_spark.vllm.plugins.module_utils._engine_fetch import FetchError, fetch, missing
-from ansible_collections.dgx_spark.vllm.plugins.module_utils._engine_lock import LockError
-from ansible_collections.dgx_spark.vllm.plugins.module_utils._engine_tags import Target
-from ansible_collections.dgx_spark.vllm.plugins.module_utils._engine_wheelhouse import contents, write_lists
+from ansible_collections.dgx_spark.vllm.plugins.module_utils._engine_fetch import (
+    FetchError,
+    fetch,
+    missing,
+    require_space,
+)
+from ansible_collections.dgx_spark.vllm.plugins.module_utils._engine_wheelhouse import listed, mirrored, write_lists
 
 
 def main() -> None:
@@ -102,28 +126,41 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "dest": {"type": "path", "required": True},
-            "locks": {"type": "list", "elements": "path", "required": True},
-            "uv_lock": {"type": "path", "required": True},
-            "sources": {"type": "path", "required": True},
-            "python": {"type": "str", "required": True},
-            "arch": {"type": "str", "required": True},
+            "locks": {"type": "list", "elements": "path"},
+            "uv_lock": {"type": "path"},
+            "sources": {"type": "path"},
+            "python": {"type": "str"},
+            "arch": {"type": "str"},
             "glibc": {"type": "list", "elements": "int", "default": [2, 39]},
+            "listing": {"type": "dict"},
+            "mirror": {"type": "str"},
+            "only": {"type": "list", "elements": "str", "default": []},
             "seeds": {"type": "list", "elements": "path", "default": []},
+            "reserve": {"type": "int", "default": 1 << 30},
+            "built": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )
     args = module.params
-    dest = Path(args["dest"])
-    target = Target(args["python"], args["arch"], (args["glibc"][0], args["glibc"][1]))
+    dest, only = Path(args["dest"]), set(args["only"])
+    if not args["listing"]:
+        module.fail_json(msg="no listing: the action plugin of the same name makes it from the locks")
+    wheels, uv = listed(args["listing"])
+    wanted = [wheel for wheel in [*wheels, uv] if not only or wheel.package in only]
+    absent = missing(wanted, dest)
+    if module.check_mode:
+        module.exit_json(changed=bool(absent), missing_bytes=sum(wheel.size for wheel in absent))
+    built = {name: base64.b64decode(content) for name, content in args["built"].items()}
+    if args["mirror"]:
+        # A proxy of the user's has no business on the fabric.
+        os.environ["no_proxy"] = "*"
+        wanted = [mirrored(wheel, args["mirror"]) for wheel in wanted]
+    seeds = [path for item in args["seeds"] for path in [Path(item), *sorted(Path(item).glob("*/"))]]
     try:
-        house = contents([Path(path) for path in args["locks"]], Path(args["uv_lock"]), Path(args["sources"]), target)
-        if module.check_mode:
-            absent = missing(house.all, dest)
-            module.exit_json(changed=bool(absent), missing_bytes=sum(wheel.size for wheel in absent))
-        seeds = [path for item in args["seeds"] for path in [Path(item), *sorted(Path(item).glob("*/"))]]
-        lists = write_lists(house, dest)
-        result = fetch(house.all, dest, [seed for seed in seeds if seed != dest], house.built, keep=lists)
-    except (LockError, FetchError, OSError) as exc:
+        require_space(absent, dest, args["reserve"])
+        lists = write_lists(wheels, uv, dest)
+        result = fetch(wanted, dest, [seed for seed in seeds if seed != dest], built, keep=lists, exactly=not only)
+    except (FetchError, OSError) as exc:
         module.fail_json(msg=str(exc))
     module.exit_json(
         changed=bool(result.fetched or result.seeded),
