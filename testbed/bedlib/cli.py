@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
     ssh = verb("ssh", "Log in, or run a command.")
     ssh.add_argument("node")
     ssh.add_argument("command", nargs=argparse.REMAINDER)
-    verb("status", "Power, boot state, cable and memory of every node.").add_argument("--json", action="store_true")
+    verb("status", "Power, boot state and cable of every node.").add_argument("--json", action="store_true")
     logs = verb("logs", "A node's journal (over SSH, or from its disk when it is off).")
     logs.add_argument("node")
     logs.add_argument("--console", action="store_true", help="what the node printed while booting")
@@ -137,7 +137,7 @@ def dispatch(arguments: argparse.Namespace) -> int:
     elif verb == "up":
         lifecycle.up(bed, cache_directory(os.environ))
     elif verb == "down":
-        lifecycle.down(bed)
+        lifecycle.down(bed, cache_directory(os.environ))
     elif verb == "saved":
         return snapshots.show(bed, cache_directory(os.environ), arguments.name)
     elif verb == "forget":

@@ -66,7 +66,7 @@ def write_identity(bed: Bed, number: int) -> None:
     authorized = upper / f"home/{USER}/.ssh/authorized_keys"
     authorized.write_text(bed.path(f"{KEY}.pub").read_text())
     run(["chown", "-R", f"{UID}:{UID}", str(upper / "home" / USER)])
-    (upper / "home" / USER).chmod(0o700)
+    (upper / "home" / USER).chmod(0o750)
     authorized.parent.chmod(0o700)
     authorized.chmod(0o600)
 

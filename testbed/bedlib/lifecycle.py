@@ -149,8 +149,9 @@ def save(bed: Bed, cache: Path, name: str, replace: bool) -> None:
     say(f"snapshot {name} saved; `bed up --from {name}` starts {bed.nodes} nodes from it")
 
 
-def down(bed: Bed) -> None:
+def down(bed: Bed, cache: Path) -> None:
     """Leave nothing of this bed; again and again with the same end."""
+    tree.remove_unfinished(cache)
     with bed_lock(bed.prefix):
         kept = load(bed.directory)
         if kept is None and owner(bed.prefix) != str(bed.directory):

@@ -20,7 +20,7 @@ from .system import BedError, wait_for
 REBOOT = 133  # what systemd-nspawn --keep-unit exits with when the guest asks for a reboot
 POWEROFF = signal.SIGRTMIN + 4  # systemd as PID 1 of the guest takes these two as orders
 RESTART = signal.SIGRTMIN + 5
-BOOT_LIMIT = 60
+BOOT_LIMIT = 120
 STOP_LIMIT = 120
 # A guest that reboots as soon as it is up would do so for ever.
 SHORT_BOOT, SHORT_BOOTS = 3, 5

@@ -9,11 +9,9 @@ import sys
 
 from . import node
 from .options import Bed
+from .system import require_root
 
-PROBE = (
-    "systemctl is-system-running; cat /sys/class/net/enp1s0f1np1/carrier 2>/dev/null || echo -; "
-    "cut -d' ' -f1 /proc/uptime; systemctl show --property=UserspaceTimestampMonotonic --value 2>/dev/null"
-)
+PROBE = "systemctl is-system-running; cat /sys/class/net/enp1s0f1np1/carrier 2>/dev/null || echo -"
 
 
 def probe(bed: Bed, number: int) -> dict[str, object]:
@@ -53,5 +51,6 @@ def logs(bed: Bed, number: int, console: bool, arguments: list[str]) -> int:
         return 0
     if node.answers(bed, number):
         return subprocess.call(node.ssh_argv(bed, number, "sudo", "journalctl", "--no-pager", *arguments))
+    require_root("logs")
     journal = bed.node_path(number, "upper/var/log/journal")
     return subprocess.call(["journalctl", f"--directory={journal}", "--no-pager", *arguments])

@@ -94,8 +94,13 @@ def install_packages(distro: str) -> None:
         raise BedError(f"missing: {', '.join(packages)}; this machine has no apt-get to install them with")
     say(f"installing {', '.join(packages)}")
     os.environ["DEBIAN_FRONTEND"] = "noninteractive"
-    run(["apt-get", "-q", "update"], timeout=600)
-    run(["apt-get", "-q", "-y", "install", "--no-install-recommends", *packages], timeout=1200)
+    install = ["apt-get", "-q", "-y", "install", "--no-install-recommends", *packages]
+    try:
+        run(install, timeout=1200)
+    except BedError:
+        # No package lists yet, or old ones. A third-party archive that is down must not stand in the way.
+        run(["apt-get", "-q", "update"], timeout=600, check=False)
+        run(install, timeout=1200)
 
 
 def require_root(verb: str) -> None:

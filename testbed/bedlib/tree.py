@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import os
 import shutil
+import signal
 import stat
+import subprocess
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -19,6 +21,7 @@ from .system import BedError, run, say
 
 TESTBED = CHECKOUT / "testbed"
 FILES = TESTBED / "tree"
+MAKING_LIMIT = 1800
 
 OPTIONS = (
     "--variant=minbase",
@@ -59,16 +62,31 @@ def tree_path(cache: Path, distro: str) -> Path:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """One maker of a tree at a time; the others wait for it."""
+def locked(path: Path, wait: bool = True) -> Iterator[bool]:
+    """One maker of a tree at a time; the others wait for it, or hear that there is one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            if not wait:
+                yield False
+                return
             say("another bed is making the same tree; waiting for it")
             fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+        yield True
+
+
+def lock_path(cache: Path, name: str) -> Path:
+    return cache / "tree" / f"{name}.lock"
+
+
+def remove_unfinished(cache: Path) -> None:
+    """Trees whose making was cut off; one that is being made is left alone."""
+    for path in (cache / "tree").glob(".*.making"):
+        with locked(lock_path(cache, path.name.split(".")[1]), wait=False) as free:
+            if free:
+                remove(path)
 
 
 def ensure(cache: Path, distro: str) -> Path:
@@ -76,14 +94,13 @@ def ensure(cache: Path, distro: str) -> Path:
     final = tree_path(cache, distro)
     if final.is_dir():
         return final
-    with locked(final.with_name(final.name + ".lock")):
+    with locked(lock_path(cache, final.name)):
         if final.is_dir():
             return final
-        for stale in final.parent.glob(f".{final.name}.*"):
-            remove(stale)
-        build = final.with_name(f".{final.name}.{os.getpid()}")
+        build = final.with_name(f".{final.name}.making")
+        remove(build)
         begin = time.monotonic()
-        say(f"making the {distro} tree from the distribution's archive (once; about half a minute) in {final}")
+        say(f"making the {distro} tree from the distribution's archive, once; about half a minute")
         try:
             bootstrap(build, cache, distro)
             furnish(build)
@@ -91,7 +108,7 @@ def ensure(cache: Path, distro: str) -> Path:
         except BaseException:
             remove(build)
             raise
-        say(f"tree made in {time.monotonic() - begin:.0f} s")
+        say(f"tree made in {time.monotonic() - begin:.0f} s: {final}")
     return final
 
 
@@ -106,16 +123,28 @@ def bootstrap(build: Path, cache: Path, distro: str) -> None:
         keyring = ubuntu_keyring(cache)
         source = [UBUNTU_SOURCE.format(keyring=keyring, suite=s) for s in ("noble", "noble-updates", "noble-security")]
     argv = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child"]
-    argv += [
-        "mmdebstrap",
-        "--quiet",
-        *OPTIONS,
-        f"--include={','.join(listed('packages'))}",
-        distro,
-        str(build),
-        *source,
-    ]
-    run(argv, timeout=1800)
+    include = ",".join(listed("packages"))
+    argv += ["mmdebstrap", *OPTIONS, f"--include={include}", distro, str(build), *source]
+    follow(argv, MAKING_LIMIT)
+
+
+def follow(argv: list[str], limit: float) -> None:
+    """Run a long command, passing on what it says it is doing."""
+    null, pipe = subprocess.DEVNULL, subprocess.PIPE
+    with subprocess.Popen(argv, stdin=null, stdout=null, stderr=pipe, text=True, errors="replace") as child:
+        alarm = threading.Timer(limit, child.kill)
+        alarm.start()
+        heard = []
+        assert child.stderr is not None
+        for line in child.stderr:
+            heard.append(line)
+            if line.startswith("I: ") and line.rstrip().endswith("..."):
+                say("  " + line[3:].strip())
+        code = child.wait()
+        alarm.cancel()
+    if code != 0:
+        why = f"no end after {limit:.0f} s" if code == -signal.SIGKILL else f"exit {code}"
+        raise BedError(f"{' '.join(argv)}: {why}: {''.join(heard[-12:]).strip()}")
 
 
 def ubuntu_keyring(cache: Path) -> Path:

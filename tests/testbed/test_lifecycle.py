@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from testbed.bedlib import network
+from testbed.bedlib.system import wait_for
 from tests.testbed.handle import REGISTRY, Handle
 
 
@@ -20,7 +23,10 @@ from tests.testbed.handle import REGISTRY, Handle
 def test_killed_in_the_middle_of_up_leaves_nothing_after_down(handle: Handle, tmp_path: Path, delay: float) -> None:
     # `handle` first: the tree is made, and a bed is there that must not be touched.
     before = handle.traces()
-    assert {line.split()[0] for line in before} == {"link", "netns", "run", "cgroup", "process", "folder"}
+    assert {line.split()[0] for line in before} == {
+        *("link", "netns", "mount", "run"),
+        *("cgroup", "process", "folder"),
+    }
     crashed = Handle(tmp_path / "bed", "bedcrash", "10.213.2")
     up = subprocess.Popen(crashed.argv("up"), stderr=subprocess.DEVNULL, start_new_session=True)
     time.sleep(delay)
@@ -33,6 +39,27 @@ def test_killed_in_the_middle_of_up_leaves_nothing_after_down(handle: Handle, tm
     assert [line for line in before if not line.startswith("process")] == [
         line for line in handle.traces() if not line.startswith("process")
     ]
+
+
+def test_killed_while_the_tree_is_being_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    crashed = Handle(tmp_path / "bed", "bedcrash", "10.213.2")
+    up = subprocess.Popen(crashed.argv("up"), stderr=subprocess.DEVNULL, start_new_session=True)
+    trees = tmp_path / "cache/dgx-spark-vllm/tree"
+    wait_for(lambda: any(trees.glob(".*.making/var/lib/apt/lists")), 60, "the making of a tree")
+    assert str(trees) in " ".join(commands())
+    up.send_signal(signal.SIGKILL)
+    up.wait(10)
+    wait_for(lambda: str(trees) not in " ".join(commands()), 10, "the maker lived on")
+    crashed.call("down")
+    assert crashed.traces() == []
+    assert [path.name for path in trees.iterdir() if path.suffix != ".lock"] == []
+
+
+def commands() -> Iterator[str]:
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            yield path.read_text(errors="replace")
 
 
 def test_up_after_a_crash_begins_anew(tmp_path: Path) -> None:
