@@ -170,8 +170,8 @@ def _detach(files: Files, lock: int, title: str, work: Work, spec: str, lease_s:
         os.dup2(null, 0)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        sys.stdin, sys.stdout = os.fdopen(0, "r", closefd=False), os.fdopen(1, "w", closefd=False)
-        sys.stderr = os.fdopen(2, "w", closefd=False)
+        sys.stdin, sys.stdout = os.fdopen(0, "r", closefd=False), os.fdopen(1, "w", 1, closefd=False)
+        sys.stderr = os.fdopen(2, "w", 1, closefd=False)
         _work(files, lock, title, work, spec, lease_s)
     finally:
         os._exit(1)

@@ -32,6 +32,7 @@ DRAFTS = {
     f"{TARGET}-DFlash-W4A16-K0": (0, True),
     f"{TARGET}-DFlash-BF16": (chain.DEPTH, False),
 }
+TARGET_DRAFT = f"{TARGET}-DFlash-W4A16"
 CONTEXT = 4096
 GROUP = 128
 QUANTIZED = (".self_attn.o_proj.weight", ".mlp.gate_proj.weight", ".mlp.up_proj.weight", ".mlp.down_proj.weight")
