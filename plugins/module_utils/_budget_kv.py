@@ -99,6 +99,8 @@ def capacity(case: Case, serving: Serving) -> Capacity | None:
         per_token = max(layer.token_bytes for layer in attention)
         block = max(block, DEFAULT_BLOCK * cdiv(item.state_bytes, int(DEFAULT_BLOCK * per_token) or 1))
     page = max(int(item.token_bytes * block) for item in attention)
+    if page < 1:
+        return None
     if len({item.kind for item in kinds}) == 1 and not states and attention[0].kind == "full":
         # One kind only: one group of all layers, whatever their page sizes.
         page = sum(int(item.token_bytes * block) * item.count for item in attention)

@@ -104,12 +104,15 @@ def stack(card: Card, layout: Layout) -> Stack | None:
     return (_from_config(config, layout.tensor) if config else None) or _from_card(card)
 
 
-def _layers(found: Stack, element: float, state: int, layout: Layout) -> tuple[Layers, ...]:
+def _token(found: Stack, element: float, layout: Layout) -> float:
+    """Bytes that a layer keeps of a token on a rank."""
     if found.latent:
-        token = found.latent * element
-    else:
-        # A rank keeps at least one head.
-        token = 2 * max(1, found.kv_heads // layout.tensor) * found.head_dim * element
+        return found.latent * element
+    # A rank keeps at least one head.
+    return 2 * max(1, found.kv_heads // layout.tensor) * found.head_dim * element
+
+
+def _layers(found: Stack, token: float, state: int, layout: Layout) -> tuple[Layers, ...]:
     counts = {kind: -(-count // layout.pipeline) for kind, count in found.counts.items()}
     rows = [Layers("full", counts.get("full", 0), token)]
     rows.append(Layers("sliding", counts.get("sliding", 0), token, window=found.window))
@@ -163,8 +166,8 @@ def cases(card: Card, layout: Layout, found: Stack) -> list[Case]:
     rows = []
     for element, words in sizes:
         for state in found.states or (0,):
-            layers = _layers(found, element, state, layout)
-            token = next((row.token_bytes for row in layers if row.kind != "state"), 0.0)
+            token = _token(found, element, layout)
+            layers = _layers(found, token, state, layout)
             state_words = f"states of {state} bytes" if len(found.states) > 1 else ""
             for extra, extra_words in _draft(card, layout, found, element, token):
                 text = "; ".join(part for part in (words, state_words, extra_words) if part)

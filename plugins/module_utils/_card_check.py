@@ -25,6 +25,7 @@ from ._card_schema import (
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Suggestions are costly; a card with more unknown keys than this is not a card with typos.
 _MOST_SUGGESTIONS = 40
@@ -107,7 +108,7 @@ def _plain(value: Any, depth: int = 0) -> bool:
 
 def _text_ok(value: str) -> bool:
     """Control characters have no place in an argument or a unit; a newline may stand in a prompt."""
-    return not any((ord(char) < 32 and char not in "\n\t") or ord(char) == 127 for char in value)
+    return not _CONTROL.search(value)
 
 
 class Check:

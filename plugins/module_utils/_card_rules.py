@@ -205,6 +205,17 @@ def graphs(card: Card, layout: Layout) -> None:
         card.result.notes.append("serve.compilation_config: enforce_eager switches most of it off")
 
 
+def stack(card: Card) -> None:
+    """Counts of layers by kind are counts of all layers."""
+    kinds = [card.get(f"architecture.{kind}_attention_layers") for kind in ("full", "sliding", "linear")]
+    if kinds[0] is None or card.get("n_layers") is None:
+        return
+    total = sum(kind or 0 for kind in kinds)
+    if total != card.get("n_layers"):
+        words = f"counts of kinds that make n_layers {card.get('n_layers')}; they make {total}"
+        card.bad("architecture.full_attention_layers", words)
+
+
 def context(card: Card) -> None:
     length, known = card.get("serve.max_model_len"), card.get("context_length")
     longer = "VLLM_ALLOW_LONG_MAX_MODEL_LEN" in card.get("environment.all")
@@ -248,5 +259,5 @@ def extra_arguments(card: Card) -> None:
 
 
 RULES: tuple[Callable[[Card], None], ...] = (
-    pairing, backends, batching, context, environment, extra_arguments,
+    pairing, backends, batching, stack, context, environment, extra_arguments,
 )  # fmt: skip

@@ -26,6 +26,7 @@ MAX_KEYS = 2_000
 _BLANK = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)*")
 _SPACE = re.compile(r"[ \t]*")
 _PART = re.compile(r"""[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'""")
+_SIMPLE = re.compile(r"[ \t]*([A-Za-z0-9_-]+)[ \t]*(?=[=\]])")
 _STRING = re.compile(r'''"""(?:[^\\]|\\.)*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:[^"\\\n]|\\.)*"|'[^'\n]*\'''', re.DOTALL)
 _PLAIN = re.compile(r"""[^"'\[\]{}#\n,=.]+""")
 _AT = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
@@ -63,6 +64,10 @@ class _Scan:
 
     def key(self) -> tuple[str, ...] | None:
         """A dotted key."""
+        simple = _SIMPLE.match(self.text, self.at)
+        if simple:
+            self.at = simple.end()
+            return (simple[1],)
         parts: list[str] = []
         while True:
             self.blank(_SPACE)

@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 MAX_LINE = 1 << 20
 # Words made of these alone need no quotes. `$` and `%` are doubled before.
 _BARE = re.compile(r"[A-Za-z0-9_@%$+=:,./-]+")
+# What systemd refuses in the path of a program, however it is written.
+_UNSAFE = re.compile(r"""["'\\\x00-\x1f\x7f]""")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
@@ -64,6 +66,8 @@ def argv(values: Sequence[object], program: bool = False) -> str:
         path = _checked(values[0] if values else "", "program")
         if not path.startswith("/"):
             raise ValueError(f"program: {path!r} is no absolute path")
+        if _UNSAFE.search(path):
+            raise ValueError(f"program: systemd starts nothing whose path has quotes or backslashes, as {path!r} has")
         if "$" in path:
             first = "@" + path.replace("%", "%%")
             words.insert(0, first if _BARE.fullmatch(first) else _quoted(first))

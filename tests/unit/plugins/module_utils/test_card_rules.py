@@ -253,3 +253,11 @@ def test_the_values_that_the_parser_lets_through_are_refused_here() -> None:
     assert problem({"parallel.distributed_executor_backend": "external_launcher"})
     assert problem({"parallel.distributed_executor_backend": "rya"}).nearest == "ray"
     assert problem({"serve.attention_backend": "FLASHATTN"}).nearest == "FLASH_ATTN"
+
+
+def test_layers_by_kind_are_all_layers() -> None:
+    normal({"architecture.full_attention_layers": 12, "architecture.sliding_attention_layers": 36})
+    found = problem({"architecture.full_attention_layers": 12, "architecture.linear_attention_layers": 35})
+    assert found.path == "architecture.full_attention_layers"
+    assert "48" in found.allowed
+    assert "47" in found.allowed

@@ -96,6 +96,9 @@ def test_a_program_is_an_absolute_path_and_keeps_its_dollar() -> None:
     for bad in ([], ["x"], ["-/usr/bin/x"], [""]):
         with pytest.raises(ValueError, match="absolute path"):
             escape.argv(bad, program=True)
+    for worse in ("/a'b", '/a"b', "/a\\b", "/a\nb"):
+        with pytest.raises(ValueError, match="quotes or backslashes"):
+            escape.argv([worse], program=True)
 
 
 @pytest.mark.parametrize("bad", ["text", None, 5, {"a": 1}])
