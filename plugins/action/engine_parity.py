@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.dgx_spark.vllm.plugins.module_utils import _engine_plan, _manifest
+from ansible_collections.dgx_spark.vllm.plugins.module_utils import _engine_faults, _engine_plan, _manifest
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._report import Fault, fault, format_report
 
 display = Display()
@@ -38,17 +38,24 @@ class ActionModule(ActionBase):
             if args["variable"] in variables:
                 plans[host] = variables[args["variable"]]
                 nodes[host] = variables["deployment"]["node"]
-        errors, warnings = _engine_plan.parity(nodes)
+        errors, warnings = _engine_faults.parity(nodes)
         for plan in plans.values():
             errors += plan["faults"]["errors"]
             warnings += plan["faults"]["warnings"]
         errors += self._unequal(plans)
+        warnings += [item for host, plan in plans.items() for item in _engine_faults.to_report(host, plan)]
         if args["settled"]:
             errors += self._unsettled(plans)
         todo = [step for step in _engine_plan.STEPS if any(step in plan["todo"] for plan in plans.values())]
         for text in filter(None, [format_report([], warnings)]):
             display.warning(text)
-        result: dict[str, Any] = {"changed": False, "todo": todo, "errors": errors, "warnings_found": warnings}
+        result: dict[str, Any] = {
+            "changed": False,
+            "todo": todo,
+            "summary": [line for host, plan in plans.items() for line in _engine_plan.summary(host, plan)],
+            "errors": errors,
+            "warnings_found": warnings,
+        }
         if errors:
             return {**result, "failed": True, "msg": format_report(errors)}
         return result

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.dgx_spark.vllm.plugins.module_utils import _engine_lock, _engine_plan
+from ansible_collections.dgx_spark.vllm.plugins.module_utils import _engine_faults, _engine_lock, _engine_plan
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._engine_fetch import sha256_file
 
 
@@ -31,12 +31,15 @@ class ActionModule(ActionBase):
                 "nccl": {"type": "str", "default": ""},
                 "adopt": {"type": "str", "default": ""},
                 "deep": {"type": "bool", "default": False},
+                "cuda_install": {"type": "bool", "default": False},
+                "programs": {"type": "list", "elements": "str", "default": []},
                 "patches": {"type": "list", "elements": "str", "default": []},
                 "patch_dirs": {"type": "list", "elements": "path", "required": True},
             }
         )
         host = str(task_vars.get("inventory_hostname", ""))
         variant, deployment = args["variant"], args["deployment"]
+        node = deployment["node"]
         row = args["variants"].get(variant)
         if row is None:
             known = ", ".join(sorted(args["variants"]))
@@ -49,9 +52,7 @@ class ActionModule(ActionBase):
             return {"failed": True, "msg": f"no patch named {', '.join(unknown)} in {where}"}
         try:
             usable = [] if absent else locks
-            plan = _engine_plan.plan(
-                deployment["root"], variant, row, usable, deployment["node"]["python"]["minor"], adopt
-            )
+            plan = _engine_plan.plan(deployment["root"], variant, row, usable, node["python"]["minor"], adopt)
         except _engine_lock.LockError as exc:
             return {"failed": True, "msg": str(exc)}
         state: dict[str, Any] = self._execute_module(
@@ -61,16 +62,15 @@ class ActionModule(ActionBase):
                 "id": plan["id"],
                 "path": adopt or None,
                 "deep": args["deep"],
-                "libraries": sorted(row.get("libraries", {})),
+                "packages": {**row.get("libraries", {}), **{name: name for name in args["programs"]}},
             },
             task_vars=task_vars,
         )
         if state.get("failed"):
             return dict(state)
         sums = {name: sha256_file(path) for name, path in patches.items()}
-        errors, warnings = _engine_plan.node_faults(
-            host, variant, row, deployment["node"], [] if adopt else usable, state["glibc"]
-        )
+        toolkit = args["cuda_install"] and _engine_faults.toolkit_lacks(row, node)
+        errors = _engine_faults.node_faults(host, variant, row, node, [] if adopt else usable, state, toolkit)
         return {
             **plan,
             "changed": False,
@@ -84,13 +84,13 @@ class ActionModule(ActionBase):
             "alternatives": _engine_plan.alternatives(
                 variant,
                 args["variants"],
-                deployment["node"]["arch"],
-                bool(deployment["node"]["gpus"]),
+                node["arch"],
+                bool(node["gpus"]),
                 [Path(item) for item in args["lock_dirs"]],
             ),
             "patches": {name: str(path) for name, path in patches.items()},
             "patch_texts": {name: path.read_text() for name, path in patches.items()} if adopt else {},
             "node": {key: value for key, value in state.items() if key not in ("changed", "invocation", "warnings")},
-            "todo": _engine_plan.steps(plan, state, sums, bool(adopt)),
-            "faults": {"errors": errors, "warnings": warnings},
+            "todo": _engine_plan.steps(plan, state, sums, bool(adopt), toolkit),
+            "faults": {"errors": errors, "warnings": _engine_faults.validation(row, plan["expected"])},
         }

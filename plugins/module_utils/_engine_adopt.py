@@ -40,6 +40,7 @@ def adopt(
     environment: Path,
     expected: Mapping[str, str],
     imports: Sequence[str],
+    programs: Sequence[str],
     card_environment: Mapping[str, str],
     patches: Mapping[str, str],
     check_mode: bool,
@@ -49,12 +50,14 @@ def adopt(
         if not (environment / program).exists():
             raise BuildError(f"{environment}/{program} is not there; engine_adopt must name an environment with vLLM")
     # Without this, looking would leave compiled bytecode behind.
-    found = look(environment, imports, {**card_environment, "PYTHONDONTWRITEBYTECODE": "1"})
+    found = look(environment, imports, programs, {**card_environment, "PYTHONDONTWRITEBYTECODE": "1"})
     records, faults = verdicts(environment, patches)
     faults = [*judge(found, expected), *faults]
     if faults:
         raise BuildError(f"{environment} cannot be used as it is: {'; '.join(faults)}")
     manifest = _manifest.make(environment)
+    # Whoever runs it may compile; that is no change of what it is.
+    manifest["files"] = {path: entry for path, entry in manifest["files"].items() if not _manifest.is_bytecode(path)}
     summary = {"id": name, "path": str(environment), "versions": found, "digest": manifest["digest"]}
     if not check_mode:
         note = {**manifest, **summary, "patches": records}

@@ -157,9 +157,19 @@ def _install(root: Path, name: str, wheelhouse: Path, python: str, lock: int) ->
         shutil.rmtree(cache, ignore_errors=True)
 
 
-def look(release: Path, imports: Sequence[str], card_environment: Mapping[str, str]) -> dict[str, str]:
-    """Run what is installed, in the environment of a unit: versions as the programs themselves say them."""
+def look(
+    release: Path, imports: Sequence[str], programs: Sequence[str], card_environment: Mapping[str, str]
+) -> dict[str, str]:
+    """Run what is installed, in the environment of a unit: versions as the programs themselves say them.
+
+    BuildError names the programs that the engine calls while it runs and that a unit would not find.
+    """
     env = {**card_environment, **environment(release)}
+    absent = [name for name in programs if shutil.which(name, path=env["PATH"]) is None]
+    if absent:
+        raise BuildError(
+            f"{', '.join(absent)} not found in the units' PATH {env['PATH']}; a login shell's does not count"
+        )
     with ThreadPoolExecutor(2) as pool:
         version = pool.submit(run, [f"{release}/bin/vllm", "--version"], env, CHECK_TIMEOUT_S)
         rest = pool.submit(run, [f"{release}/bin/python", "-c", _LOOK, *imports], env, CHECK_TIMEOUT_S)
@@ -185,6 +195,7 @@ def build(
     python: str,
     expected: Mapping[str, str],
     imports: Sequence[str],
+    programs: Sequence[str],
     card_environment: Mapping[str, str],
     wait_s: int,
 ) -> dict[str, Any]:
@@ -208,7 +219,7 @@ def build(
             )
         _install(root, name, wheelhouse, python, lock)
         installed = time.monotonic()
-        found = look(release, imports, card_environment)
+        found = look(release, imports, programs, card_environment)
         faults = judge(found, expected)
         if faults:
             raise BuildError(f"the environment is not what was asked for: {'; '.join(faults)}")

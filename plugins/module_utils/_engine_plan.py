@@ -1,8 +1,8 @@
 # Copyright (c) 2026, dgx_spark.vllm contributors
 # SPDX-License-Identifier: BSD-2-Clause
-"""What release a node should have, what is to be done for that, and what stands in the way.
+"""What release a node should have, and what is to be done for that.
 
-Pure: works on a row of the table of variants, the bytes of locks, and what was read on the nodes.
+Works on a row of the table of variants, the bytes of locks, and what was read on the nodes; writes nothing.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from ._engine_build import environment
-from ._engine_lock import Lock, LockError, read, release_id, select
-from ._engine_tags import Target
-from ._report import Fault, fault
+from ._engine_lock import Lock, read, release_id
 
 # In this order they are done.
-STEPS = ("lock", "packages", "build", "adopt", "repair", "patch", "switch")
+STEPS = ("lock", "packages", "toolkit", "build", "adopt", "repair", "patch", "switch")
 
 
 def lock_name(variant: str) -> str:
@@ -75,11 +73,6 @@ def find_patches(names: Sequence[str], folders: Sequence[Path]) -> tuple[dict[st
     return found, [name for name in names if name not in found]
 
 
-def version(text: str) -> tuple[int, ...]:
-    """The leading numbers of a version, to be compared."""
-    return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
-
-
 def plan(
     root: str, variant: str, row: Mapping[str, Any], locks: Sequence[Path], python: str, adopt: str = ""
 ) -> dict[str, Any]:
@@ -117,13 +110,18 @@ def expectations(row: Mapping[str, Any], lock: Lock) -> dict[str, str]:
     }
 
 
-def steps(planned: Mapping[str, Any], state: Mapping[str, Any], patches: Mapping[str, str], adopted: bool) -> list[str]:
-    """What has to be done on a node. patches: sum of each patch file that the release must have."""
+def steps(
+    planned: Mapping[str, Any], state: Mapping[str, Any], patches: Mapping[str, str], adopted: bool, toolkit: bool
+) -> list[str]:
+    """What has to be done on a node. patches: sum of each patch file that the release must have; toolkit: whether
+    the CUDA toolkit is to be installed."""
     if not planned["id"]:
         return ["lock"]
     todo = []
-    if state["missing_libraries"]:
+    if state["missing_packages"]:
         todo.append("packages")
+    if toolkit:
+        todo.append("toolkit")
     if adopted and state["state"] != "ready":
         todo.append("adopt")
     elif state["state"] in ("absent", "partial"):
@@ -143,86 +141,30 @@ def steps(planned: Mapping[str, Any], state: Mapping[str, Any], patches: Mapping
     return todo
 
 
-def node_faults(
-    host: str,
-    variant: str,
-    row: Mapping[str, Any],
-    node: Mapping[str, Any],
-    locks: Sequence[Path],
-    glibc: Sequence[int],
-) -> tuple[list[Fault], list[Fault]]:
-    """Errors and warnings about one node, before anything is changed."""
-    errors: list[Fault] = []
-    warnings: list[Fault] = []
-    arch, python = node["arch"], node["python"]["minor"]
-    if arch not in row["architectures"]:
-        errors.append(
-            fault(
-                host, "architecture", arch, " or ".join(row["architectures"]), f"choose another variant than {variant}"
-            )
-        )
-    if version(python) < (3, 12):
-        errors.append(fault(host, "Python", python, "3.12 or newer", "give the host an interpreter of that version"))
-    elif locks:
-        try:
-            select(read(locks), Target(python, arch, (glibc[0], glibc[1])), locks[0].name)
-        except LockError as exc:
-            errors.append(
-                fault(
-                    host, "lock", str(exc), "a wheel of every package", "another engine_variant, or playbooks/lock.yml"
-                )
-            )
-    driver_min, toolkit_min = str(row.get("driver_min", "")), str(row.get("toolkit_min", ""))
-    drivers = sorted({gpu["driver"] for gpu in node.get("gpus", [])})
-    if driver_min and not drivers:
-        errors.append(
-            fault(host, "NVIDIA driver", "no GPU seen by nvidia-smi", f"{driver_min} or newer", "install the driver")
-        )
-    for driver in drivers if driver_min else []:
-        if version(driver) < version(driver_min):
-            errors.append(
-                fault(host, "NVIDIA driver", driver, f"{driver_min} or newer", "update it; this collection never does")
-            )
-    nvcc = str(node.get("nvcc", ""))
-    if toolkit_min and (not nvcc or version(nvcc) < version(toolkit_min)):
-        errors.append(
-            fault(
-                host,
-                "CUDA toolkit (nvcc in the units' PATH)",
-                nvcc or "none",
-                f"{toolkit_min} or newer: kernels are compiled at the first forward",
-                "install it, or let the role do so with engine_cuda_install: true",
-            )
-        )
-    return errors, warnings
+_WORDS = {
+    "lock": "resolve a lock of {variant} and keep it beside the inventory",
+    "packages": "install {missing} from the distribution",
+    "toolkit": "install the CUDA toolkit {toolkit}",
+    "build": "build release {id}: {packages} packages, vLLM {vllm}, torch {torch} for CUDA {torch_cuda}, NCCL {nccl}",
+    "adopt": "verify {path} and use it as it is",
+    "repair": "put back {count} files of release {id}",
+    "patch": "patch release {id}: {patches}",
+    "switch": "make {id} current in place of {current}",
+}
 
 
-def _compared(node: Mapping[str, Any]) -> dict[str, str]:
-    """What is compared between nodes, by subject."""
-    return {
-        "NVIDIA driver": ", ".join(sorted({gpu["driver"] for gpu in node["gpus"]})) or "none",
-        "kernel": str(node["kernel"]),
-        "CUDA toolkit": str(node["nvcc"]) or "none",
-        "operating system": str(node["os"].get("pretty_name", "")),
-        "Python": str(node["python"]["version"]),
-        "Python's minor version": str(node["python"]["minor"]),
-        "architecture": str(node["arch"]),
+def summary(host: str, planned: Mapping[str, Any]) -> list[str]:
+    """What is to be done on a host, in words."""
+    values = {
+        "variant": planned["variant"],
+        "missing": ", ".join(planned["node"]["missing_packages"]),
+        "toolkit": planned["row"].get("toolkit_package", ""),
+        "id": planned["id"],
+        "packages": planned["packages"],
+        "path": planned["path"],
+        "count": planned["node"].get("difference_count", 0),
+        "patches": ", ".join(sorted(planned["patches"])),
+        "current": Path(planned["node"]["current"]).name or "none",
+        **{key: planned["expected"].get(key, "") for key in ("vllm", "torch", "torch_cuda", "nccl")},
     }
-
-
-# One lock and one environment serve all nodes only where these are equal.
-_NEEDED_EQUAL = ("Python's minor version", "architecture")
-
-
-def parity(nodes: Mapping[str, Mapping[str, Any]]) -> tuple[list[Fault], list[Fault]]:
-    """What differs between nodes: an error where the engine needs it equal, a warning otherwise, with all values."""
-    errors: list[Fault] = []
-    warnings: list[Fault] = []
-    compared = {host: _compared(node) for host, node in nodes.items()}
-    for subject in next(iter(compared.values()), {}):
-        values = {host: found[subject] for host, found in compared.items()}
-        if len(set(values.values())) > 1:
-            table = "\n".join(f"{host}: {value}" for host, value in values.items())
-            item = fault("", subject, table, "the same on all nodes", "bring the nodes to the same version")
-            (errors if subject in _NEEDED_EQUAL else warnings).append(item)
-    return errors, warnings
+    return [f"{host}: {_WORDS[step].format(**values)}" for step in planned["todo"]]

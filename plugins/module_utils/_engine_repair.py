@@ -56,8 +56,12 @@ def _compile(release: Path, sources: Sequence[str]) -> None:
     subprocess.run(argv, env=environment(release), check=True, timeout=CHECK_TIMEOUT_S, capture_output=True)
 
 
-def repair(root: Path, name: str, wheelhouse: Path, deep: bool, wait_s: int, check_mode: bool) -> list[Difference]:
+def repair(
+    root: Path, name: str, wheelhouse: Path, deep: bool, paths: Sequence[str], wait_s: int, check_mode: bool
+) -> list[Difference]:
     """Repair a release and return what differed. BuildError names the files that no wheel can give back.
+
+    paths: what is known to differ; nothing else is read then.
 
     Files that a patch had changed come back as the package shipped them; the patch is then applied anew.
     """
@@ -65,7 +69,7 @@ def repair(root: Path, name: str, wheelhouse: Path, deep: bool, wait_s: int, che
     with _release.exclusive(root, name, wait_s):
         manifest = _manifest.load(release / _manifest.NAME)
         patches = patches_of(release)
-        differences = _manifest.compare(release, manifest, patched_files(patches), deep)
+        differences = _manifest.compare(release, manifest, patched_files(patches), deep, only=paths)
         if check_mode or not differences:
             return differences
         _forget_patches(release, patches, {item.path for item in differences})
@@ -73,7 +77,8 @@ def repair(root: Path, name: str, wheelhouse: Path, deep: bool, wait_s: int, che
         if lost:
             raise BuildError(f"no wheel gives back {', '.join(lost)}; remove {release} and run again to build it anew")
         _release.write_atomic(release / _manifest.NAME, _manifest.dump(manifest))
-        left = _manifest.compare(release, manifest, patched_files(patches_of(release)))
+        again = [item.path for item in differences]
+        left = _manifest.compare(release, manifest, patched_files(patches_of(release)), only=again)
         if left:
             raise BuildError(f"still different after the repair: {', '.join(item.path for item in left[:5])}")
         return differences

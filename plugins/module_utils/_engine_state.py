@@ -15,6 +15,7 @@ from . import _manifest, _release
 from ._host_facts import disk_free
 
 _LIBRARY_FOLDERS = ("usr/lib/*-linux-gnu", "lib/*-linux-gnu", "usr/lib64", "usr/lib", "lib", "usr/local/lib")
+_PROGRAM_FOLDERS = ("usr/local/cuda/bin", "usr/bin", "bin")
 
 
 def glibc() -> list[int]:
@@ -24,9 +25,25 @@ def glibc() -> list[int]:
     return [int(major), int(minor)]
 
 
-def missing_libraries(sysroot: Path, names: Sequence[str]) -> list[str]:
-    """Those of the libraries that none of the loader's folders holds."""
-    return [name for name in names if not any(any(sysroot.glob(f"{base}/{name}")) for base in _LIBRARY_FOLDERS)]
+def missing_packages(sysroot: Path, wanted: Mapping[str, str]) -> list[str]:
+    """Packages of the distribution to install: those whose library or program is not there.
+
+    wanted: package by the name of a library (libnuma.so.1, libavutil.so.*) or of a program (rsync).
+    """
+
+    def there(name: str) -> bool:
+        folders = _LIBRARY_FOLDERS if ".so" in name else _PROGRAM_FOLDERS
+        return any(any(sysroot.glob(f"{folder}/{name}")) for folder in folders)
+
+    return sorted({package for name, package in wanted.items() if not there(name)})
+
+
+def nccl_of(manifest: Mapping[str, Any], versions: Mapping[str, str]) -> dict[str, str]:
+    """The library of NCCL that a rank loads: torch finds the one of its own environment by its run path."""
+    for path, entry in manifest["files"].items():
+        if path.endswith("/nvidia/nccl/lib/libnccl.so.2"):
+            return {"version": versions.get("nccl", ""), "path": path, "sha256": entry[2]}
+    return {}
 
 
 def patches_of(release: Path) -> dict[str, dict[str, Any]]:
@@ -62,7 +79,7 @@ def look_at(
     name: str,
     path: str | None = None,
     deep: bool = False,
-    libraries: Sequence[str] = (),
+    packages: Mapping[str, str] | None = None,
     files_of: Sequence[str] = (),
     sysroot: str = "/",
 ) -> dict[str, Any]:
@@ -85,7 +102,8 @@ def look_at(
         "python": platform.python_version(),
         "executable": sys.executable,
         "disk_free": disk_free(base),
-        "missing_libraries": missing_libraries(Path(sysroot), libraries),
+        "missing_packages": missing_packages(Path(sysroot), packages or {}),
+        "nccl": {},
     }
     if not name:
         return found
@@ -111,6 +129,7 @@ def look_at(
         for package, entry in manifest["packages"].items()
     }
     found["versions"] = manifest.get("versions") or _release.read_json(release / "release.json").get("versions", {})
+    found["nccl"] = nccl_of(manifest, found["versions"])
     found["files"] = {
         file: entry[2]
         for file, entry in manifest["files"].items()

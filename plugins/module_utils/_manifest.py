@@ -14,7 +14,7 @@ import hashlib
 import json
 import multiprocessing
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -223,15 +223,20 @@ def compare(
     patched: Mapping[str, str] | None = None,
     deep: bool = False,
     workers: int | None = None,
+    only: Collection[str] = (),
 ) -> list[Difference]:
     """How a folder differs from its manifest.
 
     Quick: what has the size and time of the manifest is taken as equal, everything else is hashed; bytecode is left
-    out. Deep: all is hashed. patched: files whose content is known to be another one, by path; their bytecode may be anything.
+    out. Deep: all is hashed. patched: files whose content is known to be another one, by path; their bytecode may be
+    anything. only: look at these paths and hash them, instead of all.
     """
     files: Mapping[str, list[Any]] = manifest["files"]
     patched = patched or {}
+    deep = deep or bool(only)
     seen = scan(root, bytecode=deep)
+    if only:
+        seen = {path: item for path, item in seen.items() if path in only}
     found: list[Difference] = []
     to_hash: dict[str, int] = {}
     for path, item in seen.items():
@@ -251,7 +256,7 @@ def compare(
         expected = patched.get(path) or files[path][2]
         if sha256 != expected:
             found.append(Difference(path, files[path][3], "changed", expected, sha256))
-    for path in files.keys() - seen.keys():
+    for path in (set(only) & files.keys() if only else files.keys()) - seen.keys():
         if not is_bytecode(path) or (deep and source_of(path) not in patched):
             found.append(Difference(path, files[path][3], "missing", patched.get(path) or files[path][2], ""))
     return sorted(found)

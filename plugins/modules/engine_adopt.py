@@ -37,6 +37,11 @@ options:
     type: list
     elements: str
     default: []
+  programs:
+    description: Programs that the engine calls while it runs, and that must be in the units' PATH.
+    type: list
+    elements: str
+    default: []
   environment:
     description: Further variables of the units, for the checks.
     type: dict
@@ -87,6 +92,7 @@ def main() -> None:
             "path": {"type": "path", "required": True},
             "expected": {"type": "dict", "default": {}},
             "imports": {"type": "list", "elements": "str", "default": []},
+            "programs": {"type": "list", "elements": "str", "default": []},
             "environment": {"type": "dict", "default": {}},
             "patches": {"type": "dict", "default": {}},
         },
@@ -100,6 +106,7 @@ def main() -> None:
             Path(args["path"]),
             args["expected"],
             args["imports"],
+            args["programs"],
             {key: str(value) for key, value in args["environment"].items()},
             args["patches"],
             module.check_mode,

@@ -43,6 +43,11 @@ options:
     type: list
     elements: str
     default: []
+  programs:
+    description: Programs that the engine calls while it runs, and that must be in the units' PATH.
+    type: list
+    elements: str
+    default: []
   environment:
     description: Further variables of the units, for the checks.
     type: dict
@@ -96,6 +101,7 @@ def main() -> None:
             "python": {"type": "path", "required": True},
             "expected": {"type": "dict", "default": {}},
             "imports": {"type": "list", "elements": "str", "default": []},
+            "programs": {"type": "list", "elements": "str", "default": []},
             "environment": {"type": "dict", "default": {}},
             "wait_s": {"type": "int", "default": 1800},
         },
@@ -114,6 +120,7 @@ def main() -> None:
             args["python"],
             args["expected"],
             args["imports"],
+            args["programs"],
             {key: str(value) for key, value in args["environment"].items()},
             args["wait_s"],
         )

@@ -31,11 +31,12 @@ options:
     description: Hash every file, instead of only those whose size or time is not as the manifest says.
     type: bool
     default: false
-  libraries:
-    description: Shared libraries (file names, as C(libnuma.so.1)) of the distribution that must be there.
-    type: list
-    elements: str
-    default: []
+  packages:
+    description:
+      - Packages of the distribution by what they hold, the name of a shared library (C(libnuma.so.1)) or of a program
+        (C(rsync)). Those whose part is not there are reported.
+    type: dict
+    default: {}
   files_of:
     description: Packages whose files are reported one by one, to be compared with another node's.
     type: list
@@ -82,6 +83,15 @@ packages:
   description: Version and sum of each package.
   returned: success
   type: dict
+nccl:
+  description: The library of NCCL that a rank loads, with C(version), C(path) and C(sha256).
+  returned: success
+  type: dict
+missing_packages:
+  description: Packages of the distribution to install.
+  returned: success
+  type: list
+  elements: str
 patches:
   description: What is known of each patch that was decided on for this release.
   returned: success
@@ -100,7 +110,7 @@ def main() -> None:
             "id": {"type": "str", "default": ""},
             "path": {"type": "path"},
             "deep": {"type": "bool", "default": False},
-            "libraries": {"type": "list", "elements": "str", "default": []},
+            "packages": {"type": "dict", "default": {}},
             "files_of": {"type": "list", "elements": "str", "default": []},
             "sysroot": {"type": "path", "default": "/"},
         },
@@ -108,7 +118,7 @@ def main() -> None:
     )
     args = module.params
     state = look_at(
-        args["root"], args["id"], args["path"], args["deep"], args["libraries"], args["files_of"], args["sysroot"]
+        args["root"], args["id"], args["path"], args["deep"], args["packages"], args["files_of"], args["sysroot"]
     )
     module.exit_json(changed=False, **state)
 

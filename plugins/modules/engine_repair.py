@@ -32,6 +32,11 @@ options:
     description: Hash every file, instead of only those whose size or time is not as the manifest says.
     type: bool
     default: false
+  paths:
+    description: What is known to differ, relative to the release. Nothing else is read then.
+    type: list
+    elements: str
+    default: []
   wait_s:
     description: How long to wait for another process that works on the release (seconds).
     type: int
@@ -80,6 +85,7 @@ def main() -> None:
             "id": {"type": "str", "required": True},
             "wheelhouse": {"type": "path", "required": True},
             "deep": {"type": "bool", "default": False},
+            "paths": {"type": "list", "elements": "str", "default": []},
             "wait_s": {"type": "int", "default": 1800},
         },
         supports_check_mode=True,
@@ -87,7 +93,13 @@ def main() -> None:
     args = module.params
     try:
         found = repair(
-            Path(args["root"]), args["id"], Path(args["wheelhouse"]), args["deep"], args["wait_s"], module.check_mode
+            Path(args["root"]),
+            args["id"],
+            Path(args["wheelhouse"]),
+            args["deep"],
+            args["paths"],
+            args["wait_s"],
+            module.check_mode,
         )
     except (BuildError, BusyError, OSError, ValueError, subprocess.SubprocessError) as exc:
         module.fail_json(msg=str(exc))
