@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +30,14 @@ def out(host: Any, command: str) -> str:
     done = host.run(command)
     assert done.rc == 0, f"{command}: exit {done.rc}: {done.stderr}"
     return str(done.stdout).strip()
+
+
+def put(host: Any, source: Path, target: str) -> None:
+    """Copy a file or folder of the controller to a node, over the same SSH as Ansible's."""
+    ssh = host.backend.get_variables()
+    options = [*shlex.split(ssh["ansible_ssh_common_args"]), "-i", ssh["ansible_ssh_private_key_file"]]
+    place = f"{ssh['ansible_user']}@{ssh['ansible_host']}:{target}"
+    subprocess.run(["scp", "-q", "-r", *options, str(source), place], check=True, timeout=120)
 
 
 def unit_property(host: Any, unit: str, name: str) -> str:

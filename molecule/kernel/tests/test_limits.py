@@ -19,13 +19,15 @@ def _eat(node: Node, unit: str, cap: str) -> str:
     """A unit that takes 200 MB under a cap; how systemd says it ended."""
     program = "python3 -c 'bytearray(200 << 20)'"
     limits = f"-p MemoryMax={cap} -p MemorySwapMax=0 -p RuntimeMaxSec=60"
-    node.host.run(f"systemd-run --user --quiet --wait --unit={unit} -p RemainAfterExit=no {limits} {program}")
-    return node.out(f"systemctl --user show -P Result {unit}; systemctl --user reset-failed {unit} || true")
+    node.host.run(f"systemctl --user reset-failed {unit}")
+    node.host.run(f"systemd-run --user --quiet --wait --unit={unit} {limits} {program}")
+    return node.out(f"systemctl --user show -P Result {unit}")
 
 
 def _locked_limit(node: Node, unit: str) -> tuple[str, str]:
     """What systemd says of a unit that asks for everything, and what its process got."""
-    node.out(f"systemd-run --user --quiet --unit={unit} -p LimitMEMLOCK=infinity -p RuntimeMaxSec=60 sleep 60")
+    limits = "-p LimitMEMLOCK=infinity -p RuntimeMaxSec=60"
+    node.out(f"systemd-run --user --quiet --collect --unit={unit} {limits} sleep 60")
     try:
         said = node.out(f"systemctl --user show -P LimitMEMLOCK {unit}")
         pid = node.out(f"systemctl --user show -P MainPID {unit}")
