@@ -9,7 +9,7 @@ Prints one JSON object as the last line: for each name "ok", "errors", and the d
 parser        the command line was parsed and its values were validated
 speculative   beside that, the speculative config has known keys with values of the right types
 engine        beside that, the whole engine config was made, which needs the model on this node
-Exits with 1 where a list has errors.
+A list whose name begins with "refused" has to have errors. Exits with 1 where one is not as it has to be.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ def verdict(argv: list[str]) -> dict[str, Any]:
         if config is not None:
             speculative(dict(config))
             level = "speculative"
-        if (Path(argv[0]) / "config.json").is_file():
+        models = [argv[0], (config or {}).get("model", argv[0])]
+        if all((Path(model) / "config.json").is_file() for model in models):
             engine.create_engine_config(UsageContext.OPENAI_API_SERVER)
             level = "engine"
     except ParserError as err:
@@ -94,6 +95,9 @@ def main() -> int:
     """Judge every list on standard input."""
     lists = json.load(sys.stdin)
     verdicts = {name: verdict(argv) for name, argv in lists.items()}
+    for name, found in verdicts.items():
+        if name.startswith("refused"):
+            found["ok"] = bool(found["errors"])
     print(json.dumps(verdicts))
     return 0 if all(found["ok"] for found in verdicts.values()) else 1
 
