@@ -139,6 +139,13 @@ def test_another_report_of_one_spark_agrees_with_the_arithmetic() -> None:
     assert tokens == pytest.approx(926_683, rel=2e-4)
 
 
+def test_the_beds_engine_reports_what_was_estimated() -> None:
+    """vLLM 0.25.1 on two nodes said 310,670 tokens and 606.78 contexts of 512 tokens."""
+    found = info("dgx-spark--Laguna-Chain-Tiny")
+    assert row(found, "tokens in the KV pool")["value"] == 310_670
+    assert round(row(found, "full contexts")["value"], 2) == 606.78
+
+
 def test_a_card_that_does_not_fit_the_node_is_refused_with_the_table() -> None:
     one_node = {"parallel.tensor_parallel_size": 1, "nodes.min": 1, "serve.kv_cache_memory_bytes": "12G"}
     found = faults(overrides=one_node, node_memory_bytes=SPARK)
