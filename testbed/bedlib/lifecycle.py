@@ -51,11 +51,20 @@ def bed_lock(prefix: str) -> Iterator[None]:
             return
 
 
-def owner(prefix: str) -> str | None:
+def noted(prefix: str) -> str | None:
+    """The folder in a prefix's note."""
     try:
         return str(json.loads((REGISTRY / f"{prefix}.json").read_text())["directory"])
     except (OSError, ValueError, KeyError):
         return None
+
+
+def owner(prefix: str) -> str | None:
+    """The folder that holds a prefix. A note without a bed and without namespaces behind it counts for nothing."""
+    folder = noted(prefix)
+    if folder is None or Path(folder, "bed.json").exists() or network.namespace_exists(f"{prefix}-switch"):
+        return folder
+    return None
 
 
 def claim(bed: Bed) -> None:
@@ -154,7 +163,7 @@ def down(bed: Bed, cache: Path) -> None:
     tree.remove_unfinished(cache)
     with bed_lock(bed.prefix):
         kept = load(bed.directory)
-        if kept is None and owner(bed.prefix) != str(bed.directory):
+        if kept is None and noted(bed.prefix) != str(bed.directory):
             say(f"no bed in {bed.directory}")
         else:
             wipe(bed)
@@ -179,5 +188,5 @@ def wipe(bed: Bed) -> None:
         run(["rm", "-rf", "--one-file-system", str(bed.path(name))], timeout=900)
     if bed.directory.is_dir() and not any(bed.directory.iterdir()):
         bed.directory.rmdir()
-    if owner(bed.prefix) == str(bed.directory):
-        (REGISTRY / f"{bed.prefix}.json").unlink()
+    if owner(bed.prefix) in (None, str(bed.directory)):
+        (REGISTRY / f"{bed.prefix}.json").unlink(missing_ok=True)

@@ -27,7 +27,19 @@ def ip(lines: Sequence[str], namespace: str = "") -> None:
 
 
 def namespace_exists(name: str) -> bool:
-    return (NETNS / name).exists()
+    """A name without a namespace behind it is what a machine leaves that was switched off and keeps /run on disk."""
+    path = NETNS / name
+    return path.exists() and path.stat().st_dev != NETNS.stat().st_dev
+
+
+def add_namespace(name: str) -> None:
+    drop_namespace(name)
+    run(["ip", "netns", "add", name])
+
+
+def drop_namespace(name: str) -> None:
+    if (NETNS / name).exists():
+        run(["ip", "netns", "del", name])
 
 
 def host_link_exists(name: str) -> bool:
@@ -56,7 +68,7 @@ def switch_lines(bed: Bed) -> list[str]:
 
 def make_switch(bed: Bed) -> None:
     if not namespace_exists(bed.switch):
-        run(["ip", "netns", "add", bed.switch])
+        add_namespace(bed.switch)
         ip(switch_lines(bed), bed.switch)
     if not host_link_exists(bed.host_link):
         ip(
@@ -95,7 +107,7 @@ def node_lines(bed: Bed, number: int) -> list[str]:
 def make_node(bed: Bed, number: int) -> None:
     """A fresh network for a boot: no socket, address or firewall rule of the last one survives."""
     drop_node(bed, number)
-    run(["ip", "netns", "add", bed.namespace(number)])
+    add_namespace(bed.namespace(number))
     ip(node_lines(bed, number), bed.namespace(number))
     ip([f"link set m{number} master mgmt up"], bed.switch)
     ip([f"link set {far} master fabric" for far in far_ends(bed, number)], bed.switch)
@@ -109,8 +121,7 @@ def drop_node(bed: Bed, number: int) -> None:
         present = [f"link del {end}" for end in ends if end in here]
         if present:
             ip(present, bed.switch)
-    if namespace_exists(bed.namespace(number)):
-        run(["ip", "netns", "del", bed.namespace(number)])
+    drop_namespace(bed.namespace(number))
 
 
 def links(namespace: str) -> list[str]:
@@ -123,8 +134,7 @@ def drop_all(bed: Bed) -> None:
         drop_node(bed, number)
     if host_link_exists(bed.host_link):
         ip([f"link del {bed.host_link}"])
-    if namespace_exists(bed.switch):
-        run(["ip", "netns", "del", bed.switch])
+    drop_namespace(bed.switch)
 
 
 def present(bed: Bed) -> bool:

@@ -151,8 +151,13 @@ def ubuntu_keyring(cache: Path) -> Path:
     """Ubuntu's archive keys out of its package, whose checksum is pinned above."""
     package = cache / "tree" / UBUNTU_KEYRING.rpartition("/")[2]
     if not package.exists():
-        with urllib.request.urlopen(UBUNTU_KEYRING, timeout=60) as answer:
-            body = answer.read()
+        try:
+            with urllib.request.urlopen(UBUNTU_KEYRING, timeout=60) as answer:
+                body = answer.read()
+        except OSError as error:
+            raise BedError(
+                f"{UBUNTU_KEYRING}: {error}; noble needs Ubuntu's archive, trixie (the default) does not"
+            ) from error
         package.parent.mkdir(parents=True, exist_ok=True)
         new = package.with_suffix(".new")
         new.write_bytes(body)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.bedlib import network
+from testbed.bedlib import network, system
 from testbed.bedlib.system import wait_for
 from tests.testbed.handle import REGISTRY, Handle
 
@@ -157,3 +157,24 @@ def test_registry_and_namespaces_name_their_bed(handle: Handle) -> None:
     data = json.loads((REGISTRY / f"{handle.prefix}.json").read_text())
     assert data["directory"] == str(handle.directory)
     assert network.present(handle.bed)
+
+
+def test_stale_notes_of_a_machine_that_was_switched_off(tmp_path: Path) -> None:
+    """/run on disk: names of namespaces and a note survive, what they named does not."""
+    stale = Handle(tmp_path / "bed", "bedstale", "10.213.8", "--nodes", "1")
+    for name in ("bedstale-switch", "bedstale-node1"):
+        (network.NETNS / name).touch()
+    (REGISTRY / "bedstale.json").write_text(json.dumps({"directory": str(tmp_path / "elsewhere")}))
+    stale.call("up")
+    try:
+        assert stale.ssh(1, "hostname") == "spark-01"
+        # The same once more, with a bed in the folder.
+        stale.call("kill", "1")
+        for name in ("bedstale-switch", "bedstale-node1"):
+            system.run(["ip", "netns", "del", name], check=False)
+            (network.NETNS / name).touch()
+        assert "powered on: spark-01" in stale.call("up").stderr
+        assert stale.ssh(1, "hostname") == "spark-01"
+    finally:
+        stale.call("down")
+    assert stale.traces() == []
