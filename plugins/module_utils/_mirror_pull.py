@@ -161,7 +161,7 @@ class Pull:
             if outcome.hopeless:
                 if source.chained:
                     return False
-                raise JobError(f"rsync from {source.host}: {outcome.reason}")
+                raise JobError(self._refused(source, load, outcome))
             if have > had:
                 # As the rate was, so the next pause: a call costs two processes here and two there.
                 rate = (have - max(had, 0)) / max(time.monotonic() - since, 1e-3)
@@ -178,6 +178,13 @@ class Pull:
                 raise JobError(f"rsync from {source.host}: {outcome.reason}")
             self.job.stop.wait(pause)
         return False
+
+    @staticmethod
+    def _refused(source: Source, load: list[Item], outcome: Outcome) -> str:
+        # What rsync says to an address that it does not allow as well.
+        closed = "Unknown module" in outcome.reason or "access denied" in outcome.reason
+        why = f"does not offer {load[0].store.name} to this node's address" if closed else outcome.reason
+        return f"rsync from {source.host}: {why}"
 
     def _complete(self, source: Source, load: list[Item]) -> bool:
         for item in load:

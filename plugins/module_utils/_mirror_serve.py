@@ -54,6 +54,9 @@ def config(offer: Offer) -> str:
     """rsyncd.conf: each model's folder, and what is on its way to it."""
     lines = [
         "use chroot = no",
+        # As who started it: a daemon that root starts would read as nobody.
+        f"uid = {os.getuid()}",
+        f"gid = {os.getgid()}",
         "read only = yes",
         "list = no",
         "reverse lookup = no",
@@ -65,13 +68,17 @@ def config(offer: Offer) -> str:
         f"auth users = {USER}",
         f"secrets file = {_quoted(offer.folder / 'rsyncd.secrets')}",
         "strict modes = yes",
-        # Links of a hub cache lead out of the folder; their targets are what is sent.
         "munge symlinks = no",
         "transfer logging = no",
     ]
     for name in offer.names:
         store = Store(offer.root, name)
         lines += [f"[{name}]", f"path = {_quoted(store.tree)}"]
+        if any(path.is_symlink() for path in store.tree.rglob("*")):
+            # Links of a hub cache lead out of the folder, and their targets are what is sent. rsync 3.5 follows such
+            # links only when told to; older ones always do, and pass over the line. Who could plant a link here is
+            # the user whose folder it is.
+            lines.append("insecure links = yes")
         lines += [f"[{name}.incoming]", f"path = {_quoted(store.incoming)}"]
     return "\n".join(lines) + "\n"
 

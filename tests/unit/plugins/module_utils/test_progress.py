@@ -75,7 +75,12 @@ def test_a_share_is_full_only_when_all_is_done() -> None:
 def test_many_threads_lose_no_byte(tmp_path: Path) -> None:
     meter = Meter(tmp_path / "status.json")
     meter.phase("x", 8000)
-    threads = [threading.Thread(target=lambda: [meter.add(1) for _ in range(1000)]) for _ in range(8)]
+
+    def count() -> None:
+        for _ in range(1000):
+            meter.add(1)
+
+    threads = [threading.Thread(target=count) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
