@@ -10,6 +10,7 @@ between the nodes is needed.
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -60,14 +61,30 @@ def _address(node: Mapping[str, Any]) -> str:
     return f"{node['head_address']}:{node['ray']['port']}"
 
 
-def wait_cluster(node: Mapping[str, Any]) -> float:
-    """Wait for the whole, idle cluster; returns the seconds it took."""
-    ray = importlib.import_module("ray")
+def _state(node: Mapping[str, Any]) -> Any:
+    """Ray's own reader of GCS, which needs no driver."""
+    options = importlib.import_module("ray")._raylet.GcsClientOptions
     state = importlib.import_module("ray._private.state").GlobalState()
-    options = ray._raylet.GcsClientOptions
     state._initialize_global_state(
         options.create(_address(node), None, allow_cluster_id_nil=True, fetch_cluster_id_if_nil=False)
     )
+    return state
+
+
+def cluster() -> None:
+    """The verb `cluster`: living nodes, and devices in use and in all, as JSON."""
+    node = load("node")
+    state = _state(node)
+    table, free = state.node_table(), state.available_resources_per_node()
+    alive = [n for n in table if n["Alive"]]
+    total = sum(float(n["Resources"].get("GPU", 0)) for n in alive)
+    idle = sum(float(free.get(str(n["NodeID"]), {}).get("GPU", 0)) for n in alive)
+    print(json.dumps({"nodes": [str(n["NodeManagerAddress"]) for n in alive], "devices": total, "used": total - idle}))
+
+
+def wait_cluster(node: Mapping[str, Any]) -> float:
+    """Wait for the whole, idle cluster; returns the seconds it took."""
+    state = _state(node)
 
     def missing() -> str:
         try:

@@ -37,6 +37,7 @@ VERBS: dict[str, tuple[str, str, int, int]] = {
     "stamp": ("_node_start", "stamp", 1, 1),
     "halt": ("_node_start", "halt", 0, 0),
     "gate": ("_node_gate", "gate", 0, 0),
+    "cluster": ("_node_gate", "cluster", 0, 0),
     "prepare": ("_node_memory", "command", 0, 0),
     "clean": ("_node_clean", "command", 0, 0),
     "evidence": ("_node_evidence", "command", 0, 0),

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 # `(EngineCore pid=12) ERROR 07-01 12:00:00 [core.py:1] ` and Ray's `(RayWorkerProc pid=9, ip=1.2.3.4) ` before a text.
 _PREFIX = re.compile(r"^(?:\([^()]*pid=[^()]*\)\s*)*(?:(?:ERROR|INFO|WARNING)\s[\d\-]+\s[\d:.]+\s\[[^\]]*\]\s?)?")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_OWN = re.compile(r"^(?:vllm-node|fabric-env)[\w\- ]*: (.+)$")
+# vllm-node prints its name only before an error; fabric-env says so by a word.
+_OWN = re.compile(r"^(?:vllm-node [\w\-]+|fabric-env: error): (.+)$")
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout)\b:? ?.*$")
 _USAGE = re.compile(r"^(?:vllm|ray|usage)[\w ]*: error: .+$|^Error: .+$")
 # What only says that something else went wrong before.

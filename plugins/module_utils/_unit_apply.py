@@ -33,10 +33,18 @@ def _start_verb(scope: Scope, unit: str, now: Mapping[str, str]) -> str:
 
 
 def plan(
-    scope: Scope, units: Sequence[str], state: str, enabled: bool | None, absent: Sequence[str] = ()
+    scope: Scope,
+    units: Sequence[str],
+    state: str,
+    enabled: bool | None,
+    absent: Sequence[str] = (),
+    *,
+    present_only: bool = False,
 ) -> list[Step]:
     """What has to be done, in order: first those that are to go, then the others."""
     states = show(scope, [*units, *absent])
+    if present_only:
+        units = [unit for unit in units if states.get(unit, {}).get("LoadState", "not-found") != "not-found"]
     steps: list[Step] = []
     for unit in absent:
         if states.get(unit, {}).get("LoadState", "not-found") != "not-found" or (scope.unit_dir / unit).exists():

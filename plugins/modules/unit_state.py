@@ -26,6 +26,10 @@ options:
     type: list
     elements: str
     default: []
+  present_only:
+    description: Leave out units that this node does not have.
+    type: bool
+    default: false
   state:
     description: What the units are brought to.
     type: str
@@ -101,6 +105,7 @@ def main() -> None:
         argument_spec={
             "units": {"type": "list", "elements": "str", "required": True},
             "absent": {"type": "list", "elements": "str", "default": []},
+            "present_only": {"type": "bool", "default": False},
             "state": {"type": "str", "choices": ["started", "stopped"], "default": "started"},
             "enabled": {"type": "bool"},
             "look": {"type": "bool", "default": False},
@@ -113,7 +118,9 @@ def main() -> None:
     args = module.params
     scope = Scope(args["scope"], os.getuid() if args["uid"] is None else args["uid"])
     try:
-        steps = plan(scope, args["units"], args["state"], args["enabled"], args["absent"])
+        steps = plan(
+            scope, args["units"], args["state"], args["enabled"], args["absent"], present_only=args["present_only"]
+        )
         stale = {step.unit: step.why for step in steps if step.verb in ("start", "restart")}
         if steps and not module.check_mode and not args["look"]:
             carry_out(scope, steps, args["timeout"])

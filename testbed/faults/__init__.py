@@ -1,0 +1,1 @@
+"""Faults put on a serving bed under a stream of requests, and what came of them."""

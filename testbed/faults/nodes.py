@@ -1,0 +1,117 @@
+"""The nodes of a bed as a fault driver handles them: commands over SSH, cables and power through the bed's own tool."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+SSH_S = 30
+PROGRAM = ".local/share/dgx-spark-vllm/bin/vllm-node"
+HISTORY = ".local/share/dgx-spark-vllm/state/history.jsonl"
+
+
+class FaultError(AssertionError):
+    """Something did not come about; the text says what, and how long it was waited for."""
+
+
+class Node:
+    """One node, by its name in the bed."""
+
+    def __init__(self, bed: Path, name: str) -> None:
+        self.bed, self.name = bed, name
+        self.number = name.rpartition("-")[2].lstrip("0")
+
+    def run(self, command: str, check: bool = True, timeout: float = SSH_S) -> str:
+        """The output of a shell command of the node's user."""
+        done = subprocess.run(
+            ["ssh", "-F", str(self.bed / "ssh_config"), "-o", "ConnectTimeout=5", self.name, command],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        if check and done.returncode:
+            raise FaultError(f"{self.name}: `{command}` ended with {done.returncode}: {done.stderr.strip()[:400]}")
+        return done.stdout
+
+    def main_pid(self, unit: str) -> int:
+        """Main process of a unit, 0 where none runs."""
+        return int(self.run(f"systemctl --user show -P MainPID {unit}").strip() or 0)
+
+    def pids(self, pattern: str) -> list[int]:
+        """Processes whose command line begins with the pattern."""
+        return [int(pid) for pid in self.run(f"pgrep -f '^{pattern}'", check=False).split()]
+
+    def signal(self, name: str, pids: list[int]) -> None:
+        """Send a signal to processes that must be there."""
+        if not pids:
+            raise FaultError(f"{self.name}: there is no process to send {name} to")
+        self.run(f"kill -{name} {' '.join(map(str, pids))}")
+
+    def history(self) -> list[dict[str, Any]]:
+        """What the node wrote down of its units."""
+        lines = self.run(f"cat {HISTORY}", check=False).splitlines()
+        return [json.loads(line) for line in lines if line.endswith("}")]
+
+
+class Cluster:
+    """All nodes of a bed, the head first."""
+
+    def __init__(self, bed: Path) -> None:
+        self.bed = bed
+        facts = json.loads(self.tool("inventory"))
+        self.addresses = {name: v["ansible_host"] for name, v in facts["_meta"]["hostvars"].items()}
+        self.nodes = [Node(bed, name) for name in facts["sparks"]["hosts"]]
+        self.head, self.worker = self.nodes[0], self.nodes[-1]
+
+    def tool(self, *args: str, timeout: float = 180) -> str:
+        """Run the bed's command."""
+        done = subprocess.run(
+            [str(ROOT / "testbed/bed"), "--dir", str(self.bed), *args],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        if done.returncode:
+            raise FaultError(f"bed {' '.join(args)}: {done.stderr.strip()[-400:]}")
+        return done.stdout
+
+    def starts(self, since: float) -> int:
+        """Starts of the server since a time of this machine, whose clock the nodes share."""
+        return self._count("start", since)
+
+    def readies(self, since: float) -> int:
+        """How often the server became ready since then."""
+        return self._count("ready", since)
+
+    def _count(self, what: str, since: float) -> int:
+        events = self.head.history()
+        return sum(e["unit"] == "vllm-serve.service" and e["what"] == what and e["time"] > since for e in events)
+
+    def state(self) -> str:
+        """State of the server's unit, empty where the head does not answer."""
+        try:
+            return self.head.run("systemctl --user show -P ActiveState vllm-serve", check=False).strip()
+        except subprocess.TimeoutExpired:
+            return ""
+
+    def engines(self) -> dict[str, int]:
+        """Engine cores of the head and ranks of every node: more than one of a kind must never be."""
+        found = {"cores on the head": len(self.head.pids("VLLM::EngineCore"))}
+        return found | {f"ranks on {node.name}": len(node.pids("ray::RayWorkerProc")) for node in self.nodes}
+
+
+def wait_for(probe: Callable[[], str], timeout_s: float, what: str, every_s: float = 1.0) -> float:
+    """Wait until the probe returns an empty text; the seconds it took."""
+    start = time.monotonic()
+    while missing := probe():
+        if time.monotonic() - start > timeout_s:
+            raise FaultError(f"{what}: not within {timeout_s:.0f} s: {missing}")
+        time.sleep(every_s)
+    return time.monotonic() - start
