@@ -59,7 +59,7 @@ class Problem:
             "subject": self.where(),
             "found": str(shown(self.given)),
             "expected": self.allowed,
-            "cure": f"use {self.nearest}" if self.nearest else "",
+            "cure": f"use {self.nearest}" if self.nearest else f"put what is allowed into {self.file or 'the card'}",
         }
 
     def where(self) -> str:

@@ -182,5 +182,8 @@ def override(source: Source, overrides: Mapping[str, Any]) -> None:
             if not isinstance(inner, dict):
                 inner = table[part] = {}
             table = inner
+        if parts[0] == "environment" and isinstance(value, int) and not isinstance(value, bool):
+            # A template's number; a variable is a text.
+            value = str(value)
         table[parts[-1]] = coerce(known, value) if known else value
         source.origin[path] = "overrides"

@@ -148,6 +148,8 @@ def backends(card: Card) -> None:
     tasks = card.get("tasks")
     if tasks is not None and "TextGeneration" not in tasks:
         card.bad("tasks", "TextGeneration among them: nothing else is served here", given=", ".join(tasks) or "none")
+    if card.get("trust_remote_code") is None:
+        card.result.notes.append("trust_remote_code: not given, so code of the repository does not run")
     tags = card.get("placement.compatible_backends")
     if tags is not None and "vllm-cuda" not in tags:
         card.bad("placement.compatible_backends", "vllm-cuda among them", given=", ".join(tags) or "none")

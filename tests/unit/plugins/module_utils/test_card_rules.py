@@ -261,3 +261,11 @@ def test_layers_by_kind_are_all_layers() -> None:
     assert found.path == "architecture.full_attention_layers"
     assert "48" in found.allowed
     assert "47" in found.allowed
+
+
+def test_code_of_the_repository_runs_only_where_the_card_says_so() -> None:
+    assert "--trust-remote-code" in argv({"trust_remote_code": True})
+    for said in (False, None):
+        found, _layout, _all = normal({"trust_remote_code": said})
+        assert "--trust-remote-code" not in argv({"trust_remote_code": said})
+        assert any("does not run" in note for note in found.result.notes) is (said is None)
