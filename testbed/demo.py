@@ -108,17 +108,19 @@ def screen(hosts: dict[str, dict[str, Any]], steps: Steps, recap: str) -> None:
     head = next(iter(hosts))
     address = hosts[head]["ansible_host"]
     key = on_node(head, "sed -n 's/^VLLM_API_KEY=//p' ~/.config/dgx-spark-vllm/api.env").strip("\"'")
-    status = json.loads(on_node(head, "~/.local/share/dgx-spark-vllm/bin/vllm-node status --json") or "{}")
+    status = json.loads(on_node(head, "~/.local/share/dgx-spark-vllm/bin/vllm-node status --json"))
     api = Api(f"http://{address}:8000", key, 120)
     models = json.loads(api.get_text("/v1/models"))["data"]
     model = models[0]["id"]
     expect = {"prompt": "What is the capital of France? Answer in one word.", "max_tokens": 32}
     asked = smoke(api, model, expect)
     spun = window(api, model, expect["prompt"], 128)
-    ray = status.get("ray") or {}
+    cluster = status["cluster"]
     print("\n" + "=" * 100)
     print(f"Nodes       {', '.join(f'{name} ({vars_["ansible_host"]})' for name, vars_ in hosts.items())}")
-    print(f"Devices     {ray.get('devices_used', '?')}/{ray.get('devices_total', '?')} GPU in one Ray cluster")
+    print(
+        f"Devices     {cluster['used']:.1f}/{cluster['devices']:.1f} GPU in one Ray cluster of {len(cluster['nodes'])} nodes"
+    )
     print(f"Model       {model} at http://{address}:8000/v1")
     print(f"Prompt      {asked['prompt']}")
     print(f"Answer      {asked['answer']}   ({asked['tokens']} tokens, finish reason {asked['finish_reason']})")
