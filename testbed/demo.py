@@ -118,9 +118,8 @@ def screen(hosts: dict[str, dict[str, Any]], steps: Steps, recap: str) -> None:
     cluster = status["cluster"]
     print("\n" + "=" * 100)
     print(f"Nodes       {', '.join(f'{name} ({vars_["ansible_host"]})' for name, vars_ in hosts.items())}")
-    print(
-        f"Devices     {cluster['used']:.1f}/{cluster['devices']:.1f} GPU in one Ray cluster of {len(cluster['nodes'])} nodes"
-    )
+    used = f"{cluster['used']:.1f}/{cluster['devices']:.1f} GPU"
+    print(f"Devices     {used} in one Ray cluster of {len(cluster['nodes'])} nodes")
     print(f"Model       {model} at http://{address}:8000/v1")
     print(f"Prompt      {asked['prompt']}")
     print(f"Answer      {asked['answer']}   ({asked['tokens']} tokens, finish reason {asked['finish_reason']})")
