@@ -1,6 +1,6 @@
 # Copyright (c) 2026, dgx_spark.vllm contributors
 # SPDX-License-Identifier: BSD-2-Clause
-"""The memory guard of a node: ends the engine rather than let the machine freeze."""
+"""The guard of a node: ends the engine rather than let the machine freeze, and a rank that has lost the others."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ from ._guard import Guard
 from ._node_act import forget_failures, kill_group, state_of
 from ._node_config import load
 from ._node_memory import GIB, biggest, read_meminfo
-from ._node_start import is_ray
-from ._node_wait import say
+from ._node_proc import PROC
+from ._node_start import RANK, is_ray
+from ._node_wait import port_open, say
+from ._rank_watch import RankWatch, connected
 
 LOOK_S = 1.0
+ASK_EVERY_S = 10.0
 FORGET_EVERY_S = 60.0
 STABLE_S = 600.0
 _LOCK_NOW_AND_LATER = 3
@@ -57,6 +60,28 @@ def forget(node: dict[str, Any]) -> None:
             forget_failures(node, unit)
 
 
+class Meeting:
+    """Looks after a rank that runs without Ray."""
+
+    def __init__(self, node: dict[str, Any]) -> None:
+        self.node, self.watch = node, RankWatch()
+        self.meet = None if node["is_head"] else node.get("meet")
+        self.reachable, self.asked_at = True, 0.0
+
+    def look(self, now: float) -> None:
+        """Look once, and end the rank where it has lost the others."""
+        if not self.meet:
+            return
+        address, port = self.meet
+        running = state_of(self.node, RANK).get("ActiveState") == "active"
+        table = (PROC / "net/tcp").read_text(encoding="ascii")
+        if now - self.asked_at >= ASK_EVERY_S:
+            self.asked_at, self.reachable = now, not port_open(address, port)
+        if why := self.watch.observe(now, running, connected(table, address, port), self.reachable):
+            say(f"ended {kill_group([RANK])} process(es) of the rank: {why}")
+            self.watch = RankWatch()
+
+
 def main(*_: Any) -> None:
     """The verb `guard`."""
     node = load("node")
@@ -70,11 +95,13 @@ def main(*_: Any) -> None:
     signal.signal(signal.SIGTERM, leave)
     _stay_in_memory()
     forgot_at = time.monotonic()
+    meeting = Meeting(node)
     while not stop.wait(LOOK_S):
         now = time.monotonic()
         available = read_meminfo()["MemAvailable"]
         if guard.observe(now, available):
             act(node, available, guard.floor)
+        meeting.look(now)
         if now - forgot_at >= FORGET_EVERY_S:
             forgot_at = now
             forget(node)

@@ -26,6 +26,8 @@ _ECHO = (
     "KeyboardInterrupt",
     "CancelledError",
 )
+# `ray start --block` names what ended, in the lines after this one.
+_RAY_LOST = "Some Ray subprocesses exited unexpectedly"
 _STOPPED = "[shutdown] API server: shutdown triggered"
 
 
@@ -50,9 +52,14 @@ def reason(lines: Sequence[str], result: str = "", code: str = "", status: str =
         return telling[0]
     if any(_STOPPED in text for text in texts):
         return "it was asked to stop"
+    if lost := next((texts[n + 1 :] for n, text in enumerate(texts) if _RAY_LOST in text), None):
+        return f"a process of Ray ended: {lost[0]}"
     if errors:
-        return errors[-1]
-    if result == "watchdog" or result == "timeout":
+        return f"a process of the engine ended without a word of its own; what noticed it says: {errors[-1]}"
+    if result == "success" and (code, status) == ("exited", "1"):
+        # So ends `ray start --block` after a SIGTERM.
+        return "it was asked to stop"
+    if result in ("watchdog", "timeout"):
         return f"it did not follow within its time ({result})"
     how = {"killed": "by signal", "dumped": "by signal, with a core dump", "exited": "with status"}.get(code, code)
     return f"it ended {how} {status}".strip() if code else "its end is not known"

@@ -20,6 +20,7 @@ from ._node_wait import main_pid, port_open, process_gone, say, until
 from ._units import Scope, stamp_path, write_stamp
 
 SERVE = "vllm-serve.service"
+RANK = "vllm-rank.service"
 JOURNAL_LINES = 1000
 
 
@@ -50,14 +51,12 @@ def wait_ports(node: Mapping[str, Any], unit: str) -> None:
     until(missing, float(node["wait_port_s"]), "free ports", interval_s=1.0)
 
 
-def wait_head(node: Mapping[str, Any]) -> None:
-    """A worker waits here until the head's Ray accepts connections."""
+def wait_head(node: Mapping[str, Any], what: str, port: int) -> None:
+    """A worker waits here, at next to no cost, until its counterpart on the head accepts connections."""
     took = until(
-        lambda: port_open(node["head_address"], node["ray"]["port"]),
-        float(node["wait_head_s"]),
-        f"Ray of the head {node['head']}",
+        lambda: port_open(node["head_address"], port), float(node["wait_head_s"]), f"{what} of the head {node['head']}"
     )
-    say(f"the head's Ray answered after {took:.1f} s")
+    say(f"{what} of the head answered after {took:.1f} s")
 
 
 def stamp(unit: str) -> None:
@@ -76,7 +75,7 @@ def before(unit: str) -> None:
     wait_ports(node, unit)
     if is_ray(unit):
         if not node["is_head"]:
-            wait_head(node)
+            wait_head(node, "Ray", node["ray"]["port"])
         clean(sessions=Path(node["ray"]["temp_dir"]))
     elif node["executor"] == "ray":
         from . import _node_gate
@@ -85,6 +84,8 @@ def before(unit: str) -> None:
     else:
         from ._node_memory import prepare
 
+        if unit == RANK:
+            wait_head(node, "the first rank", node["meet"][1])
         prepare(node, node["models"])
 
 
