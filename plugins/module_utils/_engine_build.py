@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _manifest, _release
+from ._engine_kept import keep_generated
 from ._host_facts import UNIT_PATH
 
 INSTALL_TIMEOUT_S = 3600
@@ -228,6 +229,7 @@ def build(
         wrong = _manifest.broken_records(release, manifest)
         if wrong:
             raise BuildError(f"{len(wrong)} files are not as their wheels say, the first: {', '.join(wrong[:5])}")
+        keep_generated(release, manifest)
         summary = {
             "id": name,
             "versions": found,

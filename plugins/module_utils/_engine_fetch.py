@@ -116,13 +116,18 @@ def _download(wheel: Wheel, part: Path, count: Callable[[int], None]) -> None:
         raise http.client.IncompleteRead(b"")
 
 
+def pause(attempt: int) -> None:
+    """Give a server that failed a while to come back."""
+    time.sleep(min(2.0**attempt, 20.0))
+
+
 def _fetch_one(wheel: Wheel, dest: Path, count: Callable[[int], None]) -> str:
     """Bring one wheel to `dest` over the network; returns why not, or an empty string."""
     part = dest / f"{wheel.sha256}.part"
     reason = ""
     for attempt in range(ATTEMPTS):
         if attempt:
-            time.sleep(min(2.0**attempt, 20.0))
+            pause(attempt)
         try:
             _download(wheel, part, count)
         except urllib.error.HTTPError as exc:

@@ -18,6 +18,7 @@ from typing import Any
 
 from . import _manifest, _release
 from ._engine_build import CHECK_TIMEOUT_S, BuildError, environment
+from ._engine_kept import from_generated
 from ._engine_state import patched_files, patches_of
 from ._manifest import Difference
 
@@ -107,7 +108,9 @@ def _restore(
             path.unlink(missing_ok=True)
             path.symlink_to(entry[2].removeprefix(_manifest.LINK))
         else:
-            content = _from_wheel(wheels[entry[3]], item.path, entry[2]) if entry[3] in wheels else None
+            content = from_generated(release, item.path, entry[2])
+            if content is None and entry[3] in wheels:
+                content = _from_wheel(wheels[entry[3]], item.path, entry[2])
             if content is None:
                 lost.append(item.path)
             else:

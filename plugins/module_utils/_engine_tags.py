@@ -94,7 +94,8 @@ def fit(filename: str, target: Target) -> tuple[int, int] | None:
         for python in wheel.pythons
         for abi in wheel.abis
         for platform in wheel.platforms
-        if (by_python := _python_rank(python, abi, target)) is not None
+        if (abi == "none" or platform != "any")
+        and (by_python := _python_rank(python, abi, target)) is not None
         and (by_platform := _platform_rank(platform, target)) is not None
     ]
     return max(ranks, default=None)

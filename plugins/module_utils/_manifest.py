@@ -25,7 +25,7 @@ FORMAT = 1
 # Files that say how and when they were installed: not the same on two nodes, and nothing that runs reads them.
 _LOCAL = frozenset({"pyvenv.cfg", "RECORD", "uv_cache.json"})
 # What the deployment itself keeps in the folder.
-OWN = frozenset({NAME, "release.json", "patches"})
+OWN = frozenset({NAME, "release.json", "patches", "generated.zip"})
 LINK = "link:"
 
 
