@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A server that cannot start: after the limit everything stands still, and the reason is in one place."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from testbed.faults.nodes import PROGRAM, Cluster, wait_for
+
+# The limit of ten is the same mechanism; three keep CI short.
+DROP_IN = ".config/systemd/user/vllm-serve.service.d/90-test.conf"
+FAILURES = 3
+DRAFT = "models/Laguna-Chain-Tiny-DFlash-W4A16/config.json"
+
+
+def status(cluster: Cluster) -> dict[str, Any]:
+    return dict(json.loads(cluster.head.run(f"{PROGRAM} status --json", timeout=60)))
+
+
+def available(cluster: Cluster) -> int:
+    return int(cluster.head.run("awk '/MemAvailable/ {print $2}' /proc/meminfo"))
+
+
+def test_a_broken_draft_ends_in_standing_still_with_the_reason(cluster: Cluster) -> None:
+    head = cluster.head
+    head.run(f"mkdir -p $(dirname {DROP_IN}) && printf '[Unit]\\nStartLimitBurst={FAILURES}\\n' > {DROP_IN}")
+    head.run(f'cp {DRAFT} /tmp/draft.json && sed -i \'s/"model_type"/"no_type"/; s/"dflash_config"/"x"/\' {DRAFT}')
+    head.run("systemctl --user daemon-reload && systemctl --user reset-failed vllm-serve")
+    try:
+        head.run("systemctl --user kill -s KILL vllm-serve")
+        wait_for(
+            lambda: (
+                "" if head.run("systemctl --user is-active vllm-halt", check=False).strip() == "active" else "not yet"
+            ),
+            120 * FAILURES,
+            "standing still",
+            3,
+        )
+        wait_for(lambda: " ".join(f"{n} {what}" for what, n in cluster.engines().items() if n), 90, "no engine is left")
+        found = status(cluster)
+        assert found["halted"]["failures"] >= FAILURES
+        assert (
+            "dflash" in found["reason"].lower()
+            or "config" in found["reason"].lower()
+            or "draft" in found["reason"].lower()
+        )
+        assert head.run("pgrep -x raylet", check=False) == ""
+        before = head.history()
+        assert head.run("systemctl --user is-active vllm-serve", check=False).strip() == "failed"
+        assert before[-1]["what"] in ("halted", "stopped")
+    finally:
+        head.run(f"cp /tmp/draft.json {DRAFT}; rm -f {DROP_IN}; systemctl --user daemon-reload")
+
+
+def test_a_start_after_the_cure_serves(cluster: Cluster) -> None:
+    cluster.head.run("systemctl --user reset-failed vllm-serve; systemctl --user start vllm-serve", timeout=300)
+    assert cluster.state() == "active"
+    assert status(cluster)["reason"] == ""
+    assert status(cluster)["halted"] == {}
