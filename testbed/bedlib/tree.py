@@ -102,12 +102,12 @@ def ensure(cache: Path, distro: str) -> Path:
         begin = time.monotonic()
         say(f"making the {distro} tree from the distribution's archive, once; about half a minute")
         try:
-            bootstrap(build, cache, distro)
-            furnish(build)
-            build.rename(final)
-        except BaseException:
+            (build / "tmp").mkdir(parents=True)
+            bootstrap(build / "root", build / "tmp", cache, distro)
+            furnish(build / "root")
+            (build / "root").rename(final)
+        finally:
             remove(build)
-            raise
         say(f"tree made in {time.monotonic() - begin:.0f} s: {final}")
     return final
 
@@ -116,15 +116,26 @@ def remove(path: Path) -> None:
     run(["rm", "-rf", "--one-file-system", str(path)], timeout=600)
 
 
-def bootstrap(build: Path, cache: Path, distro: str) -> None:
+def bootstrap(root: Path, scratch: Path, cache: Path, distro: str) -> None:
     """mmdebstrap in namespaces of its own that die with this process: a killed `up` leaves no mount and no process."""
     source: list[str] = []
     if distro == "noble":
         keyring = ubuntu_keyring(cache)
         source = [UBUNTU_SOURCE.format(keyring=keyring, suite=s) for s in ("noble", "noble-updates", "noble-security")]
-    argv = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child"]
+    argv = [
+        "env",
+        f"TMPDIR={scratch}",
+        "setpriv",
+        "--pdeathsig",
+        "KILL",
+        "unshare",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+    ]
     include = ",".join(listed("packages"))
-    argv += ["mmdebstrap", *OPTIONS, f"--include={include}", distro, str(build), *source]
+    argv += ["mmdebstrap", *OPTIONS, f"--include={include}", distro, str(root), *source]
     follow(argv, MAKING_LIMIT)
 
 

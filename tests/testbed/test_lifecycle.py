@@ -45,8 +45,9 @@ def test_killed_while_the_tree_is_being_made(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     crashed = Handle(tmp_path / "bed", "bedcrash", "10.213.2")
     up = subprocess.Popen(crashed.argv("up"), stderr=subprocess.DEVNULL, start_new_session=True)
+    scratch = set(Path("/tmp").glob("mmdebstrap.*"))
     trees = tmp_path / "cache/dgx-spark-vllm/tree"
-    wait_for(lambda: any(trees.glob(".*.making/var/lib/apt/lists")), 60, "the making of a tree")
+    wait_for(lambda: any(trees.glob(".*.making/root/var/lib/apt/lists")), 60, "the making of a tree")
     assert str(trees) in " ".join(commands())
     up.send_signal(signal.SIGKILL)
     up.wait(10)
@@ -54,6 +55,7 @@ def test_killed_while_the_tree_is_being_made(tmp_path: Path, monkeypatch: pytest
     crashed.call("down")
     assert crashed.traces() == []
     assert [path.name for path in trees.iterdir() if path.suffix != ".lock"] == []
+    assert set(Path("/tmp").glob("mmdebstrap.*")) <= scratch
 
 
 def commands() -> Iterator[str]:
