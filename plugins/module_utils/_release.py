@@ -73,7 +73,7 @@ def make_current(root: Path, path: str) -> bool:
     if before == os.path.realpath(path):
         return False
     # History first: a kill in between leaves an entry too many, never a release that cannot be gone back to.
-    past = [path, *(item for item in [before, *history(root)] if item and item != path)]
+    past = list(dict.fromkeys(item for item in [path, before, *history(root)] if item))
     write_atomic(root / "state" / "engine.json", json.dumps({"history": past[:16]}, indent=1) + "\n")
     temporary = root / f".current.{os.getpid()}"
     temporary.unlink(missing_ok=True)
@@ -101,13 +101,29 @@ def prunable(root: Path, keep: int, unit_dir: Path) -> list[str]:
     past = [Path(path).name for path in history(root) if path != here]
     everything = {path.name for path in releases(root).glob("[!.]*") if path.is_dir()}
     kept = {Path(here).name, *[name for name in past if name in everything][:keep], *in_use(root, unit_dir)}
-    return sorted(everything - kept)
+    return sorted(name for name in everything - kept if not being_built(root, name))
+
+
+def being_built(root: Path, name: str) -> bool:
+    """Whether somebody holds the lock of a release."""
+    try:
+        handle = os.open(releases(root) / f".{name}.lock", os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
+    return False
 
 
 def remove(root: Path, name: str) -> None:
     """Delete a release with its wheels: its manifest first, so that what is left is never taken for a whole one."""
     (releases(root) / name / MANIFEST).unlink(missing_ok=True)
     shutil.rmtree(releases(root) / name, ignore_errors=True)
+    shutil.rmtree(releases(root) / f".{name}.cache", ignore_errors=True)
     shutil.rmtree(root / "wheelhouse" / name, ignore_errors=True)
 
 
