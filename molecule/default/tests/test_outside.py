@@ -15,6 +15,8 @@ from ansible_collections.dgx_spark.vllm.plugins.module_utils._acceptance import 
 from tests.bed import nodes
 
 testinfra_hosts = [f"ansible://{nodes.HEAD}"]
+# When the first process of the node started.
+BOOTED = "stat -c %Y /proc/1"
 PROMPTS = [
     {"prompt": prompt, "max_tokens": tokens, "ignore_eos": True}
     for prompt in ("assistant:", "def f(x):", "Hello", "0123456789", "The quick brown fox")
@@ -65,10 +67,12 @@ def test_the_same_tokens_as_without_the_draft(api: Api, host: Any) -> None:
 
 
 def test_it_serves_again_after_a_reboot_of_both_nodes_without_a_play(api: Api, node: Callable[[str], Any]) -> None:
-    boots = {}
-    for wanted in (nodes.HEAD, nodes.WORKER):
-        boots[wanted] = nodes.out(node(wanted), "cat /proc/sys/kernel/random/boot_id; uptime -s")
-        node(wanted).run("sudo systemctl reboot")
+    both = (nodes.HEAD, nodes.WORKER)
+    boots = {wanted: nodes.out(node(wanted), BOOTED) for wanted in both}
+    for wanted in both:
+        # A moment later, so that the answer to this command comes before the connection ends.
+        nodes.out(node(wanted), "sudo systemd-run --quiet --on-active=500ms systemctl reboot")
     nodes.wait_for("the API's silence after the reboot", 60, lambda: not answers(api))
     answer = nodes.wait_for("a true answer after the reboot of both nodes", 300, lambda: nodes.serving(api))
     assert answer["finish_reason"] == "stop"
+    assert [wanted for wanted in both if nodes.out(node(wanted), BOOTED) == boots[wanted]] == []
