@@ -3,10 +3,8 @@ SHELL := /bin/sh
 VENV := .venv
 PY := $(VENV)/bin/python
 BIN := $(VENV)/bin
-# Paths that mypy reads in one pass; modules and module_utils under their full name through the in-repo link.
-COLLECTION := collections/ansible_collections/dgx_spark/vllm
 
-.PHONY: help venv deps demo down test lint sanity unit molecule bench clean
+.PHONY: help venv deps demo down test lint sanity unit bed-tests molecule bench clean
 
 help:  ## Say what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -23,7 +21,7 @@ demo: deps  ## Two nodes on this machine serve a model through the real playbook
 down:  ## Take the demo's nodes down again
 	@testbed/bed down
 
-test: lint sanity unit molecule  ## All tests
+test: lint sanity unit bed-tests molecule  ## All tests
 
 lint: venv
 	$(BIN)/yamllint .
@@ -37,6 +35,9 @@ sanity: venv
 
 unit: venv
 	$(BIN)/pytest -n auto tests/unit
+
+bed-tests: deps
+	$(BIN)/pytest tests/testbed
 
 molecule: deps
 	$(PY) tests/scenarios.py

@@ -19,6 +19,9 @@ GROUPS = (
     ["testbed/models"],
     ["testbed/vm"],
     ["testbed/demo.py"],
+    ["inventories/local/bed.py"],
+    ["tests/bed"],
+    ["tests/testbed"],
     *([str(path)] for path in sorted((ROOT / "tests").glob("*.py"))),
     *([str(path)] for path in sorted((ROOT / "benchmarks").rglob("*.py"))),
 )
