@@ -11,6 +11,7 @@ The target answers "assistant:" with "Paris". The drafts: right in all six posit
 from __future__ import annotations
 
 import argparse
+import fcntl
 import hashlib
 import os
 import shutil
@@ -201,13 +202,18 @@ def make(out: Path) -> Path:
     if out.is_dir():
         return out
     out.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    try:
-        write_models(aside)
-        aside.chmod(0o755)
-        aside.rename(out)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+    # A play asks once for each host at the same time: the first one makes the models, the others wait for it.
+    with (out.parent / f".{out.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if out.is_dir():
+            return out
+        aside = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+        try:
+            write_models(aside)
+            aside.chmod(0o755)
+            aside.rename(out)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
     return out
 
 
