@@ -26,6 +26,7 @@ def _eat(node: Node, unit: str, cap: str) -> str:
 
 def _locked_limit(node: Node, unit: str) -> tuple[str, str]:
     """What systemd says of a unit that asks for everything, and what its process got."""
+    node.host.run(f"systemctl --user reset-failed {unit}")
     limits = "-p LimitMEMLOCK=infinity -p RuntimeMaxSec=60"
     node.out(f"systemd-run --user --quiet --collect --unit={unit} {limits} sleep 60")
     try:
