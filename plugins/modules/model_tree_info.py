@@ -21,12 +21,19 @@ options:
     type: path
     required: true
   deep:
-    description: Hash every file that O(manifest) has a sum for.
+    description:
+      - Hash every file that has a sum, on all cores. The sums are those of O(manifest), else of the manifest that the
+        role C(models) keeps beside the models, else those that the hub's own client left.
+      - Goes on where an earlier check was cut, and shows how far it is.
     type: bool
     default: false
   manifest:
     description: A manifest (JSON with C(files), each with C(path), C(size), C(sha256)) to compare with.
     type: path
+  wait:
+    description: Come back when the work is done. The action plugin of the same name sets it to false and watches.
+    type: bool
+    default: true
 extends_documentation_fragment: [ansible.builtin.action_common_attributes]
 attributes:
   check_mode:
@@ -95,11 +102,27 @@ notes:
 """
 
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.dgx_spark.vllm.plugins.module_utils._model_tree import check
-from ansible_collections.dgx_spark.vllm.plugins.module_utils._model_tree_deep import check_sums
-from ansible_collections.dgx_spark.vllm.plugins.module_utils._model_tree_store import load_manifest
+from ansible_collections.dgx_spark.vllm.plugins.module_utils._model_tree_store import jobs_folder, load_manifest
+from ansible_collections.dgx_spark.vllm.plugins.module_utils._model_tree_verify import judge
+from ansible_collections.dgx_spark.vllm.plugins.module_utils._progress_job import JobError, run_here, start
+
+
+def run(args: dict[str, Any]) -> dict[str, Any]:
+    """Judge the folder, or begin to."""
+    path, deep = Path(args["path"]), args["deep"]
+    manifest = load_manifest(Path(args["manifest"])) if args["manifest"] else None
+    if args["manifest"] and not manifest:
+        raise JobError(f"{args['manifest']} is not a manifest that can be read")
+    title = f"checking {path.name}"
+    if args["wait"] or not deep:
+        return {"changed": False, **run_here(title, lambda job: judge(str(path), manifest, deep, job))}
+    folder = jobs_folder(path.parent)
+    folder.mkdir(parents=True, exist_ok=True)
+    job = start(folder, f"deep.{path.name}", title, lambda job: judge(str(path), manifest, deep, job), manifest)
+    return {"changed": False, "job": job}
 
 
 def main() -> None:
@@ -109,25 +132,14 @@ def main() -> None:
             "path": {"type": "path", "required": True},
             "deep": {"type": "bool", "default": False},
             "manifest": {"type": "path"},
+            "wait": {"type": "bool", "default": True},
         },
-        required_if=[("deep", True, ("manifest",))],
         supports_check_mode=True,
     )
-    args = module.params
-    manifest = load_manifest(Path(args["manifest"])) if args["manifest"] else {}
-    if args["manifest"] and not manifest:
-        module.fail_json(msg=f"{args['manifest']} is not a manifest that can be read")
-    tree = check(args["path"], manifest)
-    if args["deep"]:
-        tree.problems += check_sums(Path(args["path"]), tree, manifest)
-    module.exit_json(
-        changed=False,
-        complete=tree.complete,
-        problems=tree.problems,
-        bytes=tree.bytes,
-        shards=tree.shards,
-        notes=tree.notes,
-    )
+    try:
+        module.exit_json(**run(module.params))
+    except (JobError, ValueError, OSError) as error:
+        module.fail_json(msg=str(error))
 
 
 if __name__ == "__main__":
