@@ -79,6 +79,7 @@ class Pull:
         self._high = 0
         self._advanced = time.monotonic()
         self._turn = 0
+        self._left: set[str] = set()
 
     def run(self) -> dict[str, Any]:
         """Bring and prove everything; what is there already is only looked at."""
@@ -139,8 +140,13 @@ class Pull:
         try:
             if how == _ANEW:
                 load[0].here.unlink(missing_ok=True)
-            head = self.order.sources[-1:]
-            if not any(self._bring_from(s, load, how) for s in (self.order.sources if how == _APPEND else head)):
+            for source in self.order.sources if how == _APPEND else self.order.sources[-1:]:
+                if source.host not in self._left and self._bring_from(source, load, how):
+                    break
+                if source.chained:
+                    # Whoever comes after it in the chain takes from the head from now on.
+                    self._left.add(source.host)
+            else:
                 return
         finally:
             with self._lock:

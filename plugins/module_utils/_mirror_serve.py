@@ -54,9 +54,8 @@ def config(offer: Offer) -> str:
     """rsyncd.conf: each model's folder, and what is on its way to it."""
     lines = [
         "use chroot = no",
-        # As who started it: a daemon that root starts would read as nobody.
-        f"uid = {os.getuid()}",
-        f"gid = {os.getgid()}",
+        # A daemon that root starts would read as nobody; another user's must not try to be anybody.
+        *(["uid = 0", "gid = 0"] if os.getuid() == 0 else []),
         "read only = yes",
         "list = no",
         "reverse lookup = no",

@@ -6,12 +6,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final
-
-from ._model_tree_types import Problem, Tree, problem
+from typing import Final
 
 _BLOCK: Final = 8 << 20
 
@@ -56,16 +54,3 @@ def sums(
     ordered = list(names)
     with ThreadPoolExecutor(workers or cores()) as pool:
         yield from zip(ordered, pool.map(one, ordered), strict=True)
-
-
-def check_sums(root: Path, tree: Tree, manifest: Mapping[str, Any]) -> list[Problem]:
-    """Files whose content is not what the manifest says; those with another problem already are left out."""
-    faulty = {item["file"] for item in tree.problems}
-    wanted = {item["path"]: item["sha256"] for item in manifest["files"] if item["path"] not in faulty}
-    found = []
-    for name, value in sums(root, wanted):
-        if isinstance(value, OSError):
-            found.append(problem(name, "unreadable", value.strerror or str(value), "a file that this user can read"))
-        elif value != wanted[name]:
-            found.append(problem(name, "wrong_hash", f"sha256 {value}", f"sha256 {wanted[name]}, by the manifest"))
-    return found
