@@ -104,9 +104,9 @@ def _read(path: Path) -> bytes:
     """A file, or the files of a folder with their names; what cannot be read counts as absent."""
     try:
         if path.is_dir():
-            parts = [
-                str(p.relative_to(path)).encode() + b"\0" + _read(p) for p in sorted(path.rglob("*")) if p.is_file()
-            ]
+            # Compiled code comes and goes as programs run; it is made from what is counted here.
+            found = (p for p in sorted(path.rglob("*")) if p.is_file() and "__pycache__" not in p.parts)
+            parts = [str(p.relative_to(path)).encode() + b"\0" + _read(p) for p in found]
             return b"\0".join(parts)
         return path.read_bytes()
     except OSError:

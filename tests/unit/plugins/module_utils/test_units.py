@@ -44,6 +44,13 @@ def test_every_cause_changes_the_sum(unit: Path, change: str) -> None:
     assert fingerprint(unit) != before
 
 
+def test_compiled_code_is_no_cause(unit: Path) -> None:
+    before = fingerprint(unit)
+    (unit.parent / "b/__pycache__").mkdir()
+    (unit.parent / "b/__pycache__/inner.cpython-312.pyc").write_bytes(b"code")
+    assert fingerprint(unit) == before
+
+
 def test_show_is_read_by_unit() -> None:
     text = "Id=a.service\nActiveState=active\n\nId=b.service\nActiveState=failed\nResult=exit-code=1\n"
     assert parse_show(text)["b.service"]["Result"] == "exit-code=1"
