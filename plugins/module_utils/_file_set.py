@@ -49,6 +49,13 @@ def _owner(item: Mapping[str, Any], default: tuple[int, int]) -> tuple[int, int]
     return (default[0] if uid is None else int(uid), default[1] if gid is None else int(gid))
 
 
+def _content(item: Mapping[str, Any], secret: bool) -> bytes:
+    """The bytes of one entry. A secret is declared without its final line break: what Ansible writes into the node's
+    journal is an escaped form, in which it finds, and blanks, only values without one."""
+    text = str(item.get("content") or "")
+    return (text + "\n" if secret and not text.endswith("\n") else text).encode()
+
+
 def parse(
     files: Iterable[Mapping[str, Any]],
     secrets: Iterable[Mapping[str, Any]],
@@ -66,7 +73,7 @@ def parse(
                 Wanted(
                     path=Path(item["path"]),
                     kind="absent" if absent else "file",
-                    content=str(item.get("content") or "").encode(),
+                    content=_content(item, secret),
                     mode=int(str(item.get("mode") or "0644"), 8),
                     secret=secret,
                     verify=bool(item.get("verify")) and not absent,

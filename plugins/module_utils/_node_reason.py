@@ -28,6 +28,7 @@ _ECHO = (
 )
 # `ray start --block` names what ended, in the lines after this one.
 _RAY_LOST = "Some Ray subprocesses exited unexpectedly"
+_RAY_LOG = re.compile(r"^[\d\- :,]+\s+ERR \S+ -- ")
 _STOPPED = "[shutdown] API server: shutdown triggered"
 
 
@@ -53,7 +54,7 @@ def reason(lines: Sequence[str], result: str = "", code: str = "", status: str =
     if any(_STOPPED in text for text in texts):
         return "it was asked to stop"
     if lost := next((texts[n + 1 :] for n, text in enumerate(texts) if _RAY_LOST in text), None):
-        return f"a process of Ray ended: {lost[0]}"
+        return f"a process of Ray ended: {_RAY_LOG.sub('', lost[0])}"
     if errors:
         return f"a process of the engine ended without a word of its own; what noticed it says: {errors[-1]}"
     if result == "success" and (code, status) == ("exited", "1"):

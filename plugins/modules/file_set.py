@@ -61,7 +61,7 @@ options:
         type: path
         required: true
       content:
-        description: The whole content.
+        description: The whole content, one line without its line break, so that Ansible finds and blanks it everywhere.
         type: str
         required: true
       mode:
@@ -226,6 +226,8 @@ def main() -> None:
         if found := complaints({unit.path.name: unit.content for unit in units}, args["scope"]):
             raise FileSetError("systemd does not accept the units: " + "; ".join(found))
 
+    if any("\n" in secret["content"] for secret in args["secrets"]):
+        module.fail_json(msg="a secret is one line without its line break, or Ansible would write it into the journal")
     try:
         wanted = parse(args["files"], args["secrets"], args["dirs"], (uid, gid))
         changes = plan([*wanted, *strays(args["purge"], wanted)])

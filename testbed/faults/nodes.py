@@ -26,12 +26,13 @@ class Node:
         self.bed, self.name = bed, name
         self.number = name.rpartition("-")[2].lstrip("0")
 
-    def run(self, command: str, check: bool = True, timeout: float = SSH_S) -> str:
-        """The output of a shell command of the node's user."""
+    def run(self, command: str, check: bool = True, timeout: float = SSH_S, given: str = "") -> str:
+        """The output of a shell command of the node's user; `given` is its standard input."""
         done = subprocess.run(
             ["ssh", "-F", str(self.bed / "ssh_config"), "-o", "ConnectTimeout=5", self.name, command],
             capture_output=True,
             text=True,
+            input=given,
             timeout=timeout,
             check=False,
         )

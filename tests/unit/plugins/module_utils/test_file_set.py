@@ -100,7 +100,7 @@ def test_a_secret_is_in_no_diff_and_never_readable_by_others(tmp_path: Path) -> 
     changes = plan(wanted([], [{"path": path, "content": "new-canary", "mode": "0600"}]))
     assert "canary" not in str(diff(changes))
     apply(changes, accept)
-    assert path.read_text() == "new-canary"
+    assert path.read_text() == "new-canary\n"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
