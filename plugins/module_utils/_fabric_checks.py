@@ -62,7 +62,7 @@ def _across(rails: Mapping[str, list[Rail]], min_speed_mbps: int) -> list[Proble
         mtus = {rail["mtu"] for _host, rail in ends if rail["mtu"] is not None}
         if len(mtus) > 1:
             low = ", ".join(host for host, rail in ends if rail["mtu"] == min(mtus))
-            cure = f"set MTU {max(mtus)} on every end, and on the switch (playbooks/fabric.yml prints a netplan file)"
+            cure = f"set MTU {max(mtus)} on every end and on the switch (playbooks/fabric.yml --check prints a file)"
             errors.append(problem(low, f"MTU in {subnet}", _ends(ends, "mtu"), "one MTU on all ends", cure, MTU))
     for host, own in rails.items():
         for rail in own:

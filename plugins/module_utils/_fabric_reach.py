@@ -157,7 +157,9 @@ def errors_of(host: str, found: Sequence[Mapping[str, Any]]) -> list[Problem]:
             continue
         cure = "check the cable, the peer's address and firewall (`fabric-env check` repeats this test)"
         if entry["too_long"]:
-            cure = "set the same MTU on both ends and on the switch (playbooks/fabric.yml prints a netplan file)"
+            cure = (
+                "set the same MTU on both ends and on the switch (playbooks/fabric.yml --check prints a netplan file)"
+            )
         subject = f"peer {entry['peer']} over {entry['netdev']}"
         found_text = f"{entry['reason']}, tested by {entry['method']} from {entry['address']}"
         expected = f"answers to packets of MTU {entry['mtu']}"

@@ -144,6 +144,6 @@ def _between(found: Mapping[str, list[Candidate]]) -> tuple[str, str]:
             AMBIGUOUS,
         )
     return (
-        "give the hosts addresses in one subnet (playbooks/fabric.yml prints a netplan file)",
+        "give the hosts addresses in one subnet (playbooks/fabric.yml --check prints a netplan file)",
         NO_ADDRESS,
     )

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     # The interface that holds an address, and the address.
     Target = tuple[str, Address]
 
-SUBNET_CURE = "give each interface a subnet of its own (playbooks/fabric.yml prints a netplan file)"
-ADDRESS_CURE = "give the interface a static IPv4 address (playbooks/fabric.yml prints a netplan file)"
+SUBNET_CURE = "give each interface a subnet of its own (playbooks/fabric.yml --check prints a netplan file)"
+ADDRESS_CURE = "give the interface a static IPv4 address (playbooks/fabric.yml --check prints a netplan file)"
 CABLE_CURE = "check the cable and the peer's port; `fabric-env show` lists the ports"
 
 

@@ -59,7 +59,11 @@ def of_rail(facts: Facts, rail: Rail) -> list[Problem]:
         cure = "update the network card's firmware (fwupdmgr) and power-cycle the node"
         warn(f"a PCIe link of width {width}", f"width {lanes}", cure)
     if rail["mtu"] is not None and rail["mtu"] < MTU:
-        warn(f"MTU {rail['mtu']}", f"MTU {MTU}", "set it on every host (playbooks/fabric.yml prints a netplan file)")
+        warn(
+            f"MTU {rail['mtu']}",
+            f"MTU {MTU}",
+            "set it on every host (playbooks/fabric.yml --check prints a netplan file)",
+        )
     return warnings
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.dgx_spark.vllm.plugins.module_utils import _fabric_bench as bench
+from ansible_collections.dgx_spark.vllm.plugins.module_utils import _fabric_reach
 from ansible_collections.dgx_spark.vllm.plugins.module_utils import _fabric_verdict as verdict
 
 BANDWIDTH = """\
@@ -26,7 +27,7 @@ BANDWIDTH = """\
 ---------------------------------------------------------------------------------------
 """
 LATENCY = """\
- #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]
+ #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99%[usec]
  2       5000          1.79           7.34         1.87     \t       1.88        \t0.05   \t\t2.11    \t\t4.02
 ---------------------------------------------------------------------------------------
 """
@@ -127,7 +128,7 @@ def test_perftest_counts_only_with_the_kernels_devices(tmp_path: Path) -> None:
 
 
 def test_a_peer_that_is_not_reached_is_a_result_and_not_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench._fabric_reach, "_PATH", "/nonexistent")
+    monkeypatch.setattr(_fabric_reach, "_PATH", "/nonexistent")
     rail: dict[str, Any] = {**RAIL, "address": "192.0.2.77"}
     (found,) = bench.measure("iperf3", [rail], ["192.168.100.2", "10.0.0.1"], 18515, 1, 0)
     assert found["sound"] is False
