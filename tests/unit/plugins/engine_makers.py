@@ -139,8 +139,8 @@ class Index:
 
 
 @contextmanager
-def serve(folder: Path) -> Iterator[Index]:
-    """The server for as long as the block lasts."""
+def serve(folder: Path, address: str = "127.0.0.1", bind: str = "") -> Iterator[Index]:
+    """The server for as long as the block lasts. bind: where it listens, if not on the address that it is known by."""
     index = Index(folder)
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -152,8 +152,8 @@ def serve(folder: Path) -> Iterator[Index]:
         def log_message(self, format: str, *args: Any) -> None:
             """Be quiet."""
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    index.url = f"http://127.0.0.1:{server.server_address[1]}"
+    server = http.server.ThreadingHTTPServer((bind or address, 0), Handler)
+    index.url = f"http://{address}:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:
