@@ -9,12 +9,13 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from . import _node_history as history
-from ._node_config import load, state_dir
+from ._node_config import config_root, load, state_dir
 from ._node_http import Api
 from ._node_journal import lines
 from ._node_memory import biggest
@@ -26,14 +27,16 @@ EVENT_BYTES = 4_000_000
 KEEP_EVENTS = 20
 JOURNAL_LINES = 400
 COMMAND_S = 15
+ENGINE = ("VLLM::", "vllm serve", "RayWorkerProc")
+# Through Ray, which starts a process on each node for it.
+GATHER_S = 40
 
 
-def _run(argv: list[str], environment: Mapping[str, str] | None = None) -> str:
+def _run(argv: list[str], environment: Mapping[str, str] | None = None, timeout_s: float = COMMAND_S) -> str:
     """What a program prints, or why it could not."""
+    full = {**os.environ, **(environment or {})}
     try:
-        done = subprocess.run(
-            argv, capture_output=True, timeout=COMMAND_S, check=False, env={**os.environ, **(environment or {})}
-        )
+        done = subprocess.run(argv, capture_output=True, timeout=timeout_s, check=False, env=full)
     except FileNotFoundError:
         return f"{argv[0]}: not installed\n"
     except (OSError, subprocess.TimeoutExpired) as err:
@@ -46,9 +49,7 @@ def _stacks(node: Mapping[str, Any]) -> str:
     program = shutil.which("py-spy", path=f"{node['release']}/bin:/usr/local/bin:/usr/bin")
     if not program:
         return "py-spy: not installed\n"
-    engine = [
-        p for p in processes() if p.unit.startswith("vllm-") and ("VLLM" in p.command or "vllm serve" in p.command)
-    ]
+    engine = [p for p in processes() if p.unit.startswith("vllm-") and any(name in p.command for name in ENGINE)]
     return "".join(f"== {process}\n{_run([program, 'dump', '--pid', str(process.pid)])}\n" for process in engine[:8])
 
 
@@ -67,22 +68,34 @@ def local(node: Mapping[str, Any]) -> dict[str, str]:
 
 
 def of_the_head(node: Mapping[str, Any]) -> dict[str, str]:
-    """What only the head can ask: the server's counters, Ray's state, and the evidence of the other nodes."""
-    items = {}
-    for path in ("/health", "/metrics"):
-        status, text = Api(load("serve")).get(path, 5)
-        items[f"{path[1:]}.txt"] = f"status {status}\n{text[-ITEM_BYTES:]}"
+    """What only the head can ask: the server's counters, Ray's state, and the evidence of the other nodes.
+
+    All at once, since each may hang: the server is to be ended, and waits for this.
+    """
+    python, program = f"{node['release']}/bin/python", f"{node['root']}/bin/vllm-node"
+    address = f"{node['head_address']}:{node['ray']['port']}"
+    asks: dict[str, Callable[[], str]] = {
+        "health.txt": lambda: _page("/health"),
+        "metrics.txt": lambda: _page("/metrics"),
+    }
     if node["executor"] == "ray":
-        address = f"{node['head_address']}:{node['ray']['port']}"
-        items["ray-status.txt"] = _run([f"{node['release']}/bin/ray", "status", "--address", address], _ray(node))
-        program = f"{node['root']}/bin/vllm-node"
-        items["other-nodes.json"] = _run([f"{node['release']}/bin/python", "-IB", program, "gather"], _ray(node))
-    return items
+        asks["ray-status.txt"] = lambda: _run(
+            [f"{node['release']}/bin/ray", "status", "--address", address], _ray(), GATHER_S
+        )
+        asks["other-nodes.json"] = lambda: _run([python, "-IB", program, "gather"], _ray(), GATHER_S)
+    asks["local"] = lambda: json.dumps(local(node))
+    with ThreadPoolExecutor(len(asks)) as pool:
+        answers = {name: pool.submit(ask) for name, ask in asks.items()}
+    items: dict[str, str] = json.loads(answers.pop("local").result())
+    return items | {name: answer.result() for name, answer in answers.items()}
 
 
-def _ray(node: Mapping[str, Any]) -> dict[str, str]:
-    from ._node_config import config_root
+def _page(path: str) -> str:
+    status, text = Api(load("serve")).get(path, 5)
+    return f"status {status}\n{text[-ITEM_BYTES:]}"
 
+
+def _ray() -> dict[str, str]:
     return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(config_root() / "ray.token")}
 
 

@@ -67,7 +67,7 @@ class Metrics:
                 float(failures),
             ),
         ]
-        text = "".join(f"# HELP {n} {h}\n# TYPE {n} {t}\n{n} {v:g}\n" for n, t, h, v in rows)
+        text = "".join(f"# HELP {n} {h}\n# TYPE {n} {t}\n{n} {v:.3f}\n" for n, t, h, v in rows)
         # A full disk must not keep the watchdog from its work.
         with contextlib.suppress(OSError):
             self.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -134,9 +134,7 @@ class Watchdog:
         """Evidence first, then one restart."""
         say(f"ending the server: {why}")
         try:
-            folder = evidence.save(
-                self.node, "watchdog", why, {**evidence.of_the_head(self.node), **evidence.local(self.node)}
-            )
+            folder = evidence.save(self.node, "watchdog", why, evidence.of_the_head(self.node))
             say(f"evidence is in {folder}")
         except OSError as err:
             say(f"no evidence could be kept: {err}")

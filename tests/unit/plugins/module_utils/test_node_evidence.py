@@ -31,10 +31,9 @@ def test_an_event_keeps_the_ends_within_its_size(tmp_path: Path, monkeypatch: py
     assert (folder / "a").read_text().endswith("END")
 
 
-def test_a_program_that_is_missing_or_hangs_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evidence, "COMMAND_S", 0.2)
+def test_a_program_that_is_missing_or_hangs_is_a_line() -> None:
     assert "not installed" in evidence._run(["/no/such/program"])
-    assert "timed out" in evidence._run(["/bin/sleep", "5"])
+    assert "timed out" in evidence._run(["/bin/sleep", "5"], timeout_s=0.2)
 
 
 def test_history_is_bounded_and_a_torn_line_is_left_out(tmp_path: Path) -> None:
