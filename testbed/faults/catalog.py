@@ -95,11 +95,11 @@ def _clock_back(cluster: Cluster) -> None:
 
 
 FAULTS = (
-    Fault("server", "SIGKILL of the server", _server, in_ci=True),
+    Fault("server", "SIGKILL of the server", _server),
     Fault("core", "SIGKILL of the engine core", _kill("head", "VLLM::EngineCore"), in_ci=True),
-    Fault("rank-worker", "SIGKILL of the worker's rank", _kill("worker", "ray::RayWorkerProc"), in_ci=True),
+    Fault("rank-worker", "SIGKILL of the worker's rank", _kill("worker", "ray::RayWorkerProc")),
     Fault("rank-head", "SIGKILL of the head's rank", _kill("head", "ray::RayWorkerProc")),
-    Fault("raylet-worker", "SIGKILL of the worker's raylet", _kill("worker", "[^ ]*/raylet "), in_ci=True),
+    Fault("raylet-worker", "SIGKILL of the worker's raylet", _kill("worker", "[^ ]*/raylet ")),
     Fault("raylet-head", "SIGKILL of the head's raylet", _kill("head", "[^ ]*/raylet "), notice_s=40),
     Fault("gcs", "SIGKILL of GCS", _kill("head", "[^ ]*/gcs_server "), notice_s=45, in_ci=True),
     Fault(
