@@ -58,12 +58,12 @@ class Nodes:
             raise AssertionError(f"{host}: {command}: {done.stderr}")
         return done.stdout.strip()
 
-    def received(self, host: str) -> int:
-        """Bytes that came over the fabric since the node was made; a reboot keeps the count."""
+    def counted(self, host: str, direction: str = "rx") -> int:
+        """Bytes that a node has received (rx) or sent (tx) over the fabric since its power came."""
         namespace = f"{self.bed.prefix}-node{self.hosts.index(host) + 1}"
         listed = subprocess.run(["ip", "-n", namespace, "-j", "-s", "link"], check=True, capture_output=True)
         links = json.loads(listed.stdout)
-        return sum(int(link["stats64"]["rx"]["bytes"]) for link in links if link["ifname"].endswith("f1np1"))
+        return sum(int(link["stats64"][direction]["bytes"]) for link in links if link["ifname"].endswith("f1np1"))
 
     def source(self) -> Path:
         """The model on the controller, made once."""
