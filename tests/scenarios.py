@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 # `default` goes first: it saves the layer with the installed engine from which the others start.
-ORDER = ("default", "repair", "faults", "kernel")
+ORDER = ("default", "repair", "faults", "engine", "fabric", "kernel")
 
 
 def scenarios() -> list[str]:
