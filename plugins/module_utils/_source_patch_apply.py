@@ -148,7 +148,9 @@ def apply(patch: Patch, path: Path, state: str, keep: Path | None, python: Seque
 
     keep: folder for the kept original and the record, or None; python: interpreter for the patch's check.
     """
-    path = path.resolve(strict=True)
+    if not path.is_file():
+        raise PatchError(f"patch {patch.name}: {path} is not there, or is no file")
+    path = path.resolve()
     before, like = path.read_bytes(), path.stat()
     backup = _backup_path(keep, patch) if keep else None
     if state == "absent":

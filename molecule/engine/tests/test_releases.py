@@ -138,11 +138,14 @@ def test_a_power_cut_in_the_middle_of_a_build(bed: Bed) -> None:
     argv = [program, "-i", bed.inventory, "playbooks/engine.yml", *bed.arguments(200)]
     process = subprocess.Popen(argv, cwd=nodes.ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     building = f"test -d {nodes.STATE}/releases/{bed.name(200)}/lib"
-    nodes.wait_for("a build", 120, lambda: bed.hosts[nodes.WORKER].run(building).rc == 0)
     tool = str(nodes.ROOT / "testbed/bed")
-    subprocess.run([tool, "kill", nodes.WORKER], check=True)
-    # The play fails: no node may switch when another one is gone.
-    assert process.wait(300) != 0
+    try:
+        nodes.wait_for("a build", 300, lambda: bed.hosts[nodes.WORKER].run(building).rc == 0)
+        subprocess.run([tool, "kill", nodes.WORKER], check=True)
+        # The play fails: no node may switch when another one is gone.
+        assert process.wait(600) != 0
+    finally:
+        process.kill()
     assert nodes.out(bed.hosts[nodes.HEAD], f"basename $(readlink {nodes.STATE}/current)") == old
     subprocess.run([tool, "start", nodes.WORKER], check=True)
     bed.install(200)
