@@ -112,7 +112,7 @@ def screen(hosts: dict[str, dict[str, Any]], steps: Steps, recap: str) -> None:
     api = Api(f"http://{address}:8000", key, 120)
     models = json.loads(api.get_text("/v1/models"))["data"]
     model = models[0]["id"]
-    expect = {"prompt": "What is the capital of France? Answer in one word.", "max_tokens": 32}
+    expect: dict[str, Any] = {"prompt": "What is the capital of France? Answer in one word.", "max_tokens": 32}
     asked = smoke(api, model, expect)
     spun = window(api, model, expect["prompt"], 128)
     cluster = status["cluster"]

@@ -39,7 +39,8 @@ def make(out: Path, size: int, shards: int, seed: int = 1) -> Path:
         write_shard(out / name, f"layers.{number}.weight", size // shards // 2, seed * 1000 + number)
     index = {"metadata": {"total_size": size}, "weight_map": weight_map}
     (out / "model.safetensors.index.json").write_text(json.dumps(index, indent=1) + "\n")
-    (out / "config.json").write_text(json.dumps({"architectures": ["LagunaForCausalLM"], "model_type": "laguna"}) + "\n")
+    config = {"architectures": ["LagunaForCausalLM"], "model_type": "laguna"}
+    (out / "config.json").write_text(json.dumps(config) + "\n")
     (out / "README.md").write_text("Random bytes in the form of a model.\n")
     return out
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -25,9 +26,13 @@ class Outcome:
     text: dict[str, str]
     output: str
 
+    def names(self, host: str, thing: str) -> bool:
+        """Whether the run said of `host` that `thing` is changed: in a changed task of it, or in a line `HOST: …`."""
+        return thing in self.text.get(host, "") or bool(re.search(rf'{host}: [^"\n]*{re.escape(thing)}', self.output))
+
     def said(self) -> str:
         """A short text for a failed assertion."""
-        return json.dumps({"failed": self.failed, "changed": self.changed}, indent=1) + self.output[-3000:]
+        return json.dumps({"failed": self.failed, "changed": self.changed}, indent=1) + self.output[-2000:]
 
 
 def run(*arguments: str, inventory: str = "inventories/local", timeout_s: float = 900) -> Outcome:
@@ -52,5 +57,5 @@ def run(*arguments: str, inventory: str = "inventories/local", timeout_s: float 
             for host, result in task["hosts"].items():
                 if result.get("changed") and host in changed:
                     changed[host].append(task["task"]["name"])
-                    text[host] += json.dumps(result)
-    return Outcome(done.returncode != 0, changed, text, done.stdout[-20000:] + done.stderr)
+                    text[host] += task["task"]["name"] + json.dumps(result)
+    return Outcome(done.returncode != 0, changed, text, done.stdout + done.stderr)

@@ -29,7 +29,8 @@ MISSING_DRAFT = [
         (["vllm.v1.engine.exceptions.EngineDeadError: dead"], ("success", "exited", "0"),
          "a process of the engine ended without a word of its own; what noticed it says: "
          "vllm.v1.engine.exceptions.EngineDeadError: dead"),
-        (["ERROR scripts.py:1 -- Some Ray subprocesses exited unexpectedly:", "2026-11-30 16:48:46,758\tERR scripts.py:86 -- raylet [exit code=-9]"],
+        (["ERROR scripts.py:1 -- Some Ray subprocesses exited unexpectedly:",
+          "2026-11-30 16:48:46,758\tERR scripts.py:86 -- raylet [exit code=-9]"],
          ("success", "exited", "1"), "a process of Ray ended: raylet [exit code=-9]"),
         (["INFO scripts.py -- started"], ("success", "exited", "1"), "it was asked to stop"),
         (["torch.OutOfMemoryError: CUDA out of memory."], ("success", "exited", "0"),
