@@ -6,6 +6,9 @@ Ray's fixed ports are named by the caller; NCCL and Ray's workers listen on ephe
 be let through as a whole. RDMA itself passes no firewall.
 """
 
+# Programs and tests call this as well, without Ansible's module object.
+# pylint: disable=ansible-bad-function
+
 from __future__ import annotations
 
 import shutil

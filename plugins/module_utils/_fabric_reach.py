@@ -7,6 +7,9 @@ him. Elsewhere by a UDP datagram of that length to a port where nobody listens: 
 whole. Either leaves from the rail's own address. Each result names its method.
 """
 
+# Programs and tests call this as well, without Ansible's module object.
+# pylint: disable=ansible-bad-function
+
 from __future__ import annotations
 
 import errno

@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What `fabric-env show` prints: one look at the host now, beside what the last start chose."""
 
+# A part of a program of its own, run without Ansible.
+# pylint: disable=ansible-bad-function
+
 from __future__ import annotations
 
 import json

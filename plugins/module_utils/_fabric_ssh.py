@@ -6,6 +6,9 @@ A key opens one folder, for reading, by rsync, from the peer's fabric addresses:
 `rrsync -ro`, which comes with rsync.
 """
 
+# Programs and tests call this as well, without Ansible's module object.
+# pylint: disable=ansible-bad-function
+
 from __future__ import annotations
 
 import re
