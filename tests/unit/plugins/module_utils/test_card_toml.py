@@ -56,7 +56,8 @@ def test_hostile_text_is_one_fault_with_its_place_in_little_time(name: str) -> N
     raw, given_words, line, column = HOSTILE[name]
     start = time.process_time()
     found = fault(raw)
-    assert time.process_time() - start < 0.05
+    # Against an effort that grows with the square of the text; figures are in benchmarks/cards.
+    assert time.process_time() - start < 1
     assert given_words in str(found.given)
     assert (found.line, found.file) == (line, "card.toml")
     if column:
