@@ -14,6 +14,8 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _OWN = re.compile(r"^(?:vllm-node [\w\-]+|fabric-env: error): (.+)$")
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout)\b:? ?.*$")
 _USAGE = re.compile(r"^(?:vllm|ray|usage)[\w ]*: error: .+$|^Error: .+$")
+# What our own programs say when the cause stands in the lines of another one.
+ELSEWHERE = "its own lines above say why"
 # What only says that something else went wrong before.
 _ECHO = (
     "Engine core initialization failed",
@@ -45,7 +47,8 @@ def reason(lines: Sequence[str], result: str = "", code: str = "", status: str =
     if result == "oom-kill":
         return "the kernel ended it for lack of memory (oom-kill); see MemoryMax of the unit and the card's caps"
     texts = [plain(line) for line in lines]
-    if own := [match[1] for text in texts if (match := _OWN.match(text))]:
+    said = [match[1] for text in texts if (match := _OWN.match(text))]
+    if own := [text for text in said if ELSEWHERE not in text]:
         return own[-1]
     # The first error is the cause, the later ones are its consequences.
     errors = [text for text in texts if _EXCEPTION.match(text) or _USAGE.match(text)]

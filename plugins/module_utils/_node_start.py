@@ -15,7 +15,7 @@ from ._node_config import NodeError, load, state_dir
 from ._node_http import Api
 from ._node_journal import lines
 from ._node_proc import taken
-from ._node_reason import reason
+from ._node_reason import ELSEWHERE, reason
 from ._node_wait import main_pid, port_open, process_gone, say, until
 from ._units import Scope, stamp_path, write_stamp
 
@@ -104,7 +104,7 @@ def _wait_local(node: Mapping[str, Any]) -> float:
 
     def missing() -> str:
         if process_gone(pid):
-            raise NodeError("ray ended before its ports opened; its own lines above say why")
+            raise NodeError(f"ray ended before its ports opened; {ELSEWHERE}")
         return next((text for port in ports if (text := port_open(node["address"], port))), "")
 
     took = until(missing, float(ray["start_s"]), "Ray of this node")
@@ -120,7 +120,7 @@ def _wait_ready() -> float:
 
     def missing() -> str:
         if process_gone(pid):
-            raise NodeError("the server ended before it answered; its own lines above say why")
+            raise NodeError(f"the server ended before it answered; {ELSEWHERE}")
         refused = port_open(*serve["probe"])
         return refused or api.completion(int(serve["probe_tokens"]), float(serve["probe_timeout_s"]))
 

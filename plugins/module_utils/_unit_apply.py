@@ -32,6 +32,16 @@ def _start_verb(scope: Scope, unit: str, now: Mapping[str, str]) -> str:
     return "restart"
 
 
+def refuse_both_scopes(scope: Scope, units: Sequence[str]) -> None:
+    """A unit in both scopes would be two engines at the next boot."""
+    other = Scope("user" if scope.name == "system" else "system", scope.uid)
+    if found := [str(other.unit_dir / unit) for unit in units if (other.unit_dir / unit).exists()]:
+        raise UnitError(
+            f"units of the scope {other.name} are there: {', '.join(found)}; expected none beside those of the scope "
+            f"{scope.name}. Remove them: playbooks/stop.yml -e units_scope={other.name} -e stop_remove=true"
+        )
+
+
 def plan(
     scope: Scope,
     units: Sequence[str],
@@ -42,6 +52,8 @@ def plan(
     present_only: bool = False,
 ) -> list[Step]:
     """What has to be done, in order: first those that are to go, then the others."""
+    if state == "started":
+        refuse_both_scopes(scope, units)
     states = show(scope, [*units, *absent])
     if present_only:
         units = [unit for unit in units if states.get(unit, {}).get("LoadState", "not-found") != "not-found"]

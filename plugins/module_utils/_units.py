@@ -10,7 +10,7 @@ is stale when the sum is another one now, however that came about and whether or
 from __future__ import annotations
 
 import hashlib
-import os
+import pwd
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class Scope:
         """Where our units lie."""
         if self.name == "system":
             return Path("/etc/systemd/system")
-        return Path(os.path.expanduser(f"~{_user_name(self.uid)}")) / ".config/systemd/user"  # noqa: PTH111
+        return Path(pwd.getpwuid(self.uid).pw_dir) / ".config/systemd/user"
 
     def call(self, *args: str, timeout: float = 60, check: bool = True) -> str:
         """The output of one systemctl call."""
@@ -63,12 +63,6 @@ class Scope:
         if check and done.returncode:
             raise UnitError(f"`systemctl {' '.join(args)}` ended with {done.returncode}: {done.stderr.strip()}")
         return done.stdout
-
-
-def _user_name(uid: int) -> str:
-    import pwd  # only where a user's folder is asked for
-
-    return pwd.getpwuid(uid).pw_name
 
 
 def parse_show(text: str) -> dict[str, dict[str, str]]:

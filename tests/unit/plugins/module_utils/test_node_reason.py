@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.dgx_spark.vllm.plugins.module_utils._node_reason import plain, reason
+from ansible_collections.dgx_spark.vllm.plugins.module_utils._node_reason import ELSEWHERE, plain, reason
 
 MISSING_DRAFT = [
     "(APIServer pid=874) INFO 11-30 16:03:01 [api_server.py:10] vLLM API server version 0.25.1",
@@ -15,7 +15,8 @@ MISSING_DRAFT = [
 @pytest.mark.parametrize(
     ("lines", "result", "expected"),
     [
-        (MISSING_DRAFT, ("success", "exited", "1"), "ValueError: draft_vocab_size 8 is not 64"),
+        ([*MISSING_DRAFT, f"vllm-node after: it ended; {ELSEWHERE}"], ("success", "exited", "1"),
+         "ValueError: draft_vocab_size 8 is not 64"),
         (["vllm: error: unrecognized arguments: --no-such"], ("exit-code", "exited", "2"),
          "vllm: error: unrecognized arguments: --no-such"),
         (["vllm-node before: the nodes of Ray did not come within 600 s: 1.0/2 devices"], ("exit-code", "exited", "1"),

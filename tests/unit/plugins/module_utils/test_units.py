@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,7 @@ class Fake:
         monkeypatch.setattr(_units, "_current", lambda scope, name: "now")
 
     def steps(self, units: list[str], state: str = "started", absent: tuple[str, ...] = ()) -> list[tuple[str, str]]:
-        plan = _unit_apply.plan(Scope("system", 1000), units, state, True, absent)
+        plan = _unit_apply.plan(Scope("system", os.getuid()), units, state, True, absent)
         return [(step.verb, step.unit) for step in plan]
 
 
@@ -104,6 +105,16 @@ def test_a_start_under_way_is_waited_for(monkeypatch: pytest.MonkeyPatch, state:
     fake = Fake(monkeypatch, a={**ACTIVE, "ActiveState": state})
     fake.stamps = {"a.service": stamp}
     assert fake.steps(["a.service"]) == [(verb, "a.service")]
+
+
+def test_a_unit_in_the_other_scope_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = Fake(monkeypatch, a=ACTIVE)
+    monkeypatch.setattr(Scope, "unit_dir", property(lambda self: tmp_path / self.name))
+    (tmp_path / "user").mkdir()
+    (tmp_path / "user/a.service").write_text("")
+    with pytest.raises(_units.UnitError, match=r"units of the scope user are there.*stop_remove=true"):
+        fake.steps(["a.service"])
+    assert fake.steps(["a.service"], "stopped") == [("stop", "a.service")]
 
 
 def test_stops_go_backwards_and_the_absent_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
