@@ -24,7 +24,7 @@ class ActionModule(ActionBase):
         """Read all plans, report, and gather the steps."""
         super().run(tmp, task_vars)
         task_vars = task_vars or {}
-        _, args = self.validate_argument_spec(  # type: ignore[no-untyped-call]
+        _unused, args = self.validate_argument_spec(  # type: ignore[no-untyped-call]
             {
                 "hosts": {"type": "list", "elements": "str", "required": True},
                 "variable": {"type": "str", "required": True},

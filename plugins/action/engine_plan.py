@@ -22,7 +22,7 @@ class ActionModule(ActionBase):
         """Plan, look at the node, and say what is to be done."""
         super().run(tmp, task_vars)
         task_vars = task_vars or {}
-        _, args = self.validate_argument_spec(  # type: ignore[no-untyped-call]
+        _unused, args = self.validate_argument_spec(  # type: ignore[no-untyped-call]
             {
                 "deployment": {"type": "dict", "required": True},
                 "variant": {"type": "str", "required": True},

@@ -22,7 +22,7 @@ class ActionModule(ActionBase):
         """Read what every host has, and choose."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         variables = task_vars or {}
-        _, args = self.validate_argument_spec(  # type: ignore[no-untyped-call]
+        _unused, args = self.validate_argument_spec(  # type: ignore[no-untyped-call]
             {
                 "hosts": {"type": "list", "elements": "str", "required": True},
                 "variable": {"type": "str", "required": True},

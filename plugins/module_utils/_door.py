@@ -55,7 +55,7 @@ def offered(headers: Iterable[tuple[bytes, bytes]]) -> list[bytes]:
     """The keys that a request brings: as a bearer token, or as Anthropic's clients send it."""
     found = []
     for name, value in headers:
-        scheme, _, token = value.partition(b" ")
+        scheme, _unused, token = value.partition(b" ")
         if name.lower() == b"authorization" and scheme.lower() == b"bearer":
             found.append(token.strip())
         elif name.lower() == b"x-api-key":

@@ -136,7 +136,7 @@ def merge(parts: Sequence[tuple[Target, bytes]], local: Sequence[Wheel], tool: M
     LockError where two targets got different versions of a package: resolve the later one with the earlier one's
     versions as constraints.
     """
-    markers = [target.marker for target, _ in parts]
+    markers = [target.marker for target, _unused in parts]
     found: dict[str, dict[str, Any]] = {}
     for target, content in parts:
         for package, entry in parse(content, str(target)).packages.items():
@@ -159,7 +159,7 @@ def merge(parts: Sequence[tuple[Target, bytes]], local: Sequence[Wheel], tool: M
         lines += ["", "[[packages]]", f"name = {_text(package)}", f"version = {_text(entry['version'])}"]
         if entry["targets"] != markers:
             lines.append(f"marker = {_text(' or '.join(entry['targets']))}")
-        lines += ["wheels = [", *(_wheel_line(wheel) for _, wheel in sorted(entry["wheels"].items())), "]"]
+        lines += ["wheels = [", *(_wheel_line(wheel) for _unused, wheel in sorted(entry["wheels"].items())), "]"]
     lines += [
         "",
         f"[tool.{TOOL}]",

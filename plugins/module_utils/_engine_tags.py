@@ -45,7 +45,7 @@ def normalize(name: str) -> str:
 
 def parse_wheel_name(filename: str) -> WheelName:
     """Split a wheel's file name; ValueError where it is none."""
-    stem, _, suffix = filename.rpartition(".")
+    stem, _unused, suffix = filename.rpartition(".")
     parts = stem.split("-")
     if suffix != "whl" or len(parts) not in (5, 6):
         raise ValueError(f"not the name of a wheel: {filename}")
@@ -61,7 +61,7 @@ def _platform_rank(tag: str, target: Target) -> int | None:
     if match:
         glibc, arch = (int(match[1]), int(match[2])), match[3]
     else:
-        alias, _, arch = tag.partition("_")
+        alias, _unused, arch = tag.partition("_")
         if alias == "linux":
             return 1 if arch == target.arch else None
         if alias not in _ALIASES:

@@ -54,5 +54,5 @@ def build(source: Path) -> tuple[str, bytes]:
 def describe(source: Path) -> Wheel:
     """What the lock says of the wheel of a source folder."""
     filename, content = build(source)
-    name, _, version = source.name.partition("-")
+    name, _unused, version = source.name.partition("-")
     return Wheel(normalize(name), version, filename, "", len(content), hashlib.sha256(content).hexdigest())

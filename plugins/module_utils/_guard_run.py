@@ -89,7 +89,7 @@ def main(*_: Any) -> None:
     guard = Guard(int(limits["floor_bytes"]), float(limits["seconds"]))
     stop = threading.Event()
 
-    def leave(_: int, __: FrameType | None) -> None:
+    def leave(_unused: int, __: FrameType | None) -> None:
         stop.set()
 
     signal.signal(signal.SIGTERM, leave)

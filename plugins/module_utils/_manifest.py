@@ -113,7 +113,7 @@ def records(root: Path) -> tuple[dict[str, str], dict[str, str], dict[str, tuple
     versions: dict[str, str] = {}
     sums: dict[str, tuple[str, str]] = {}
     for record in root.glob("lib/python3*/site-packages/*.dist-info/RECORD"):
-        name, _, version = record.parent.name.removesuffix(".dist-info").partition("-")
+        name, _unused, version = record.parent.name.removesuffix(".dist-info").partition("-")
         package = normalize(name)
         versions[package] = version
         site = record.parent.parent
@@ -121,7 +121,7 @@ def records(root: Path) -> tuple[dict[str, str], dict[str, str], dict[str, tuple
             for row in csv.reader(handle):
                 path = os.path.normpath(site / row[0])[len(str(root)) + 1 :]
                 owners[path] = package
-                algorithm, _, value = row[1].partition("=")
+                algorithm, _unused, value = row[1].partition("=")
                 if value:
                     sums[path] = (algorithm, value)
     return owners, versions, sums
@@ -134,7 +134,7 @@ def is_bytecode(path: str) -> bool:
 
 def source_of(path: str) -> str:
     """The source that a file of bytecode was compiled from."""
-    folder, _, name = path.rpartition("/")
+    folder, _unused, name = path.rpartition("/")
     return f"{folder.removesuffix('__pycache__')}{name.split('.', 1)[0]}.py"
 
 
@@ -147,7 +147,7 @@ def digest(files: Mapping[str, list[Any]], package: str | None = None) -> str:
     """One sum over the files of a package, or of all: the same on every node that holds the same."""
     total = hashlib.sha256()
     for path in sorted(files):
-        size, _, sha256, owner = files[path]
+        size, _unused, sha256, owner = files[path]
         if is_bytecode(path) or path.rpartition("/")[2] in _LOCAL or (package is not None and owner != package):
             continue
         total.update(f"{path}\0{size}\0{sha256}\n".encode())
@@ -156,7 +156,7 @@ def digest(files: Mapping[str, list[Any]], package: str | None = None) -> str:
 
 def make(root: Path, workers: int | None = None) -> dict[str, Any]:
     """The manifest of a folder of installed packages."""
-    owners, versions, _ = records(root)
+    owners, versions, _unused = records(root)
     seen = scan(root)
     sums = hash_files(root, {path: item.size for path, item in seen.items() if not item.link}, workers)
     files: dict[str, list[Any]] = {
@@ -193,7 +193,7 @@ def refresh(root: Path, manifest: dict[str, Any], paths: Iterable[str]) -> None:
 
 def broken_records(root: Path, manifest: Mapping[str, Any]) -> list[str]:
     """Files whose content is not what their wheel recorded, straight after an installation."""
-    _, _, recorded = records(root)
+    _unused, _unused, recorded = records(root)
     wrong = []
     for path, (algorithm, value) in recorded.items():
         entry = manifest["files"].get(path)

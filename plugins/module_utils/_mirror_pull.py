@@ -100,7 +100,7 @@ class Pull:
     def _run(self) -> dict[str, Any]:
         before = self._high = self._arrived()
         to_move = sum(item.size for part in self._lacks for item in part.bring)
-        to_look = sum(item.size for part in self._lacks for item, _ in part.check)
+        to_look = sum(item.size for part in self._lacks for item, _unused in part.check)
         self.job.meter.phase("moving" if to_move else "checking", to_move + to_look, before)
         for part in self._lacks:
             for item, path in part.check:

@@ -125,6 +125,6 @@ def gather() -> None:
     from ._node_gate import on_every_node
 
     node = load("node")
-    others = {name: text for name, (_, text) in on_every_node(node, "evidence", COMMAND_S).items()}
+    others = {name: text for name, (_unused, text) in on_every_node(node, "evidence", COMMAND_S).items()}
     others.pop(node["name"], None)
     print(json.dumps(others))

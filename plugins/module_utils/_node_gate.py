@@ -139,7 +139,7 @@ def gate() -> None:
     took = wait_cluster(node)
     say(f"Ray has {node['devices']} free device(s) on {len(node['hosts'])} node(s), after {took:.1f} s")
     results = on_every_node(node, "prepare", float(node["memory"]["wait_s"]) + 60)
-    for name, (_, text) in results.items():
+    for name, (_unused, text) in results.items():
         say(f"{name}: {text}")
     failed = [f"{name}: {text}" for name, (code, text) in results.items() if code]
     if absent := sorted(set(node["hosts"]) - set(results)):

@@ -75,7 +75,7 @@ def parse_metrics(text: str) -> dict[str, float]:
     for line in text.splitlines():
         if not line or line[0] == "#":
             continue
-        name, _, rest = line.partition("{") if "{" in line else line.partition(" ")
+        name, _unused, rest = line.partition("{") if "{" in line else line.partition(" ")
         value = rest.rpartition("} ")[2] if "{" in line else rest
         try:
             sums[name] = sums.get(name, 0.0) + float(value.split()[0])

@@ -21,7 +21,7 @@ def meminfo(text: str) -> dict[str, int]:
     """The fields of /proc/meminfo in bytes."""
     fields = {}
     for line in text.splitlines():
-        name, _, rest = line.partition(":")
+        name, _unused, rest = line.partition(":")
         parts = rest.split()
         if parts and parts[0].isdigit():
             fields[name] = int(parts[0]) * (1024 if parts[1:] == ["kB"] else 1)

@@ -65,5 +65,7 @@ def reason(lines: Sequence[str], result: str = "", code: str = "", status: str =
         return "it was asked to stop"
     if result in ("watchdog", "timeout"):
         return f"it did not follow within its time ({result})"
+    if result and not code:
+        return f"a step before its start failed ({result})"
     how = {"killed": "by signal", "dumped": "by signal, with a core dump", "exited": "with status"}.get(code, code)
     return f"it ended {how} {status}".strip() if code else "its end is not known"

@@ -63,7 +63,7 @@ def _server() -> dict[str, Any]:
     """The server as it answers now."""
     serve = load("serve")
     api = Api(serve)
-    health, _ = api.get("/health", ASK_S)
+    health, _unused = api.get("/health", ASK_S)
     code, page = api.get("/metrics", ASK_S)
     metrics = parse_metrics(page) if code == 200 else {}
     return {

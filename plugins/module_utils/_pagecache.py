@@ -76,7 +76,7 @@ def files_of(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
     """Every regular file at or below the paths, links followed, each once; what is not there is left out."""
     seen: set[tuple[int, int]] = set()
     for root in map(Path, paths):
-        found = (Path(folder) / name for folder, _, names in os.walk(root, followlinks=False) for name in names)
+        found = (Path(folder) / name for folder, _unused, names in os.walk(root, followlinks=False) for name in names)
         for path in [root] if root.is_file() else found:
             try:
                 status = path.stat()

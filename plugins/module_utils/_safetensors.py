@@ -81,7 +81,7 @@ def _bad(found: str, expected: str) -> HeaderError:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        names = [name for name, _ in pairs]
+        names = [name for name, _unused in pairs]
         twice = next(name for name in result if names.count(name) > 1)
         raise _bad(f"the name {twice!r} twice", "each name once")
     return result

@@ -135,7 +135,7 @@ class Stage:
         """Hash files on all cores and tell each sum."""
         pool = Pool(self.job.stop)
         self._looked = 0
-        self.job.meter.phase("checking", sum(item.size for item, _ in work))
+        self.job.meter.phase("checking", sum(item.size for item, _unused in work))
 
         def one(item: Item, path: Path) -> None:
             value, stamp = settled_sum(path, self.job.meter.add)
@@ -170,7 +170,7 @@ class Stage:
         """Fetch and prove, at most a few rounds: what is wrong after that is wrong at the source."""
         total = sum(item.size for item in part.bring)
         wanted = list(part.bring)
-        for _ in range(_ROUNDS):
+        for _unused in range(_ROUNDS):
             if not wanted:
                 return total
             require_space(self.root, [Lack(self.store, part.manifest, part.seen, bring=wanted)], self.reserve)

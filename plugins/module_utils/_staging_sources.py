@@ -160,7 +160,7 @@ class Host(_Plain):
     def fetch(self, wanted: Sequence[Item], into: Path, job: Job) -> None:
         options = [*remote_shell_options(shlex.join(self.shell)), "--append"]
         before = -1
-        for _ in range(_TRIES):
+        for _unused in range(_TRIES):
             outcome = call(job, options, [item.path for item in wanted], f"{self.target}:{self.path}/", into)
             if outcome.code == 0:
                 return

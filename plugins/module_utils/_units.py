@@ -85,10 +85,10 @@ def show(scope: Scope, units: Sequence[str]) -> dict[str, dict[str, str]]:
 
 def inputs(unit_text: str) -> list[Path]:
     """The files that the unit says it reads at its start."""
-    _, _, section = unit_text.partition(f"\n{SECTION}\n")
+    _unused, _unused, section = unit_text.partition(f"\n{SECTION}\n")
     paths = []
     for line in section.split("\n[", 1)[0].splitlines():
-        key, _, value = line.partition("=")
+        key, _unused, value = line.partition("=")
         if key.strip() == "Input":
             paths.append(Path(value.strip()))
     return paths

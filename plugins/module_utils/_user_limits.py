@@ -65,5 +65,5 @@ def can_raise() -> bool:
         except (OSError, ValueError):
             os._exit(1)
         os._exit(0)
-    _, status = os.waitpid(child, 0)
+    _unused, status = os.waitpid(child, 0)
     return os.waitstatus_to_exitcode(status) == 0

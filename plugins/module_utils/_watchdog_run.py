@@ -94,7 +94,7 @@ class Watchdog:
         if not serving:
             self.probe.failed = ""
             return Sample(now, False)
-        status, _ = self.api.get("/health", self.limits.every_s)
+        status, _unused = self.api.get("/health", self.limits.every_s)
         code, page = self.api.get("/metrics", self.limits.every_s)
         metrics = parse_metrics(page) if code == 200 else None
         age = None if self.probe.started is None else now - self.probe.started
@@ -147,7 +147,7 @@ class Watchdog:
     def run(self) -> None:
         """Until stopped."""
 
-        def leave(_: int, __: FrameType | None) -> None:
+        def leave(_unused: int, __: FrameType | None) -> None:
             self.stop.set()
 
         signal.signal(signal.SIGTERM, leave)

@@ -206,9 +206,13 @@ def main() -> None:
                 verify={"type": "bool", "default": False},
                 **owner,
             ),
-            "secrets": _options(
-                path=path, content={**text, "no_log": True}, mode={"type": "str", "default": "0600"}, **owner
-            ),
+            "secrets": {
+                **_options(
+                    path=path, content={**text, "no_log": True}, mode={"type": "str", "default": "0600"}, **owner
+                ),
+                # Their contents are kept out of everything; that a file was written is no secret.
+                "no_log": False,
+            },
             "dirs": _options(path=path, mode={"type": "str", "default": "0755"}, **owner),
             "src_dirs": _options(src=text, pattern=text, dest=path),
             "purge": _options(path=path, pattern=text),
@@ -217,6 +221,8 @@ def main() -> None:
             "scope": {"type": "str", "choices": ["user", "system"], "default": "user"},
         },
         supports_check_mode=True,
+        # The journal of a node is no place for whole files; what is written stands in the diff.
+        no_log=True,
     )
     args = module.params
     uid = os.getuid() if args["uid"] is None else args["uid"]

@@ -88,7 +88,7 @@ def main() -> None:
             if holder and not lock.same_run(holder, own) and not lock.stale(holder, own, time.time()):
                 raise PermissionError(lock.describe(holder))
         else:
-            _, note = lock.take(path, own, args["force"], time.time())
+            _unused, note = lock.take(path, own, args["force"], time.time())
     except PermissionError as err:
         module.fail_json(
             msg=f"another run is at work on this deployment: {err}. Wait for its end, or run with -e lock_force=true "

@@ -74,7 +74,7 @@ class ProgressAction(ActionBase):
         except AnsibleConnectionFailure:
             self._connection.reset()
             return None
-        first, _, rest = str(answer.get("stdout") or "").partition("\n")
+        first, _unused, rest = str(answer.get("stdout") or "").partition("\n")
         try:
             found = json.loads(rest)
         except ValueError:
