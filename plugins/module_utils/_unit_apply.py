@@ -54,6 +54,7 @@ def plan(
     """What has to be done, in order: first those that are to go, then the others."""
     if state == "started":
         refuse_both_scopes(scope, units)
+    units = [unit for unit in units if unit not in absent]
     states = show(scope, [*units, *absent])
     if present_only:
         units = [unit for unit in units if states.get(unit, {}).get("LoadState", "not-found") != "not-found"]

@@ -119,6 +119,7 @@ def test_a_unit_in_the_other_scope_is_refused(tmp_path: Path, monkeypatch: pytes
 
 def test_stops_go_backwards_and_the_absent_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = Fake(monkeypatch, a=ACTIVE, b=ACTIVE, old=ACTIVE)
+    assert fake.steps(["a.service"], "stopped", ("a.service",)) == [("remove", "a.service")]
     assert fake.steps(["a.service", "b.service"], "stopped", ("old.service", "never.service")) == [
         ("remove", "old.service"),
         ("stop", "b.service"),
