@@ -63,7 +63,7 @@ def parse(content: bytes, name: str = "lock") -> Lock:
         data = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
         raise LockError(f"{name}: not TOML: {exc}") from exc
-    if str(data.get("lock-version", "")).split(".")[0] != "1":
+    if str(data.get("lock-version", "")).split(".", maxsplit=1)[0] != "1":
         found = data.get("lock-version", "none")
         raise LockError(f"{name}: lock-version is {found!r}, expected 1.0; make it again with playbooks/lock.yml")
     packages: dict[str, dict[str, Any]] = {}
