@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -101,6 +102,15 @@ def test_the_collection_ships_what_an_installed_one_needs() -> None:
     for part in ("plugins", "roles", "playbooks", "meta", "cards", "LICENSE"):
         assert part in directives
     assert load(ROOT / "meta/runtime.yml") == {"requires_ansible": ">=2.20.0"}
+
+
+def test_every_link_of_the_docs_leads_somewhere() -> None:
+    broken = []
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *ROOT.glob("roles/*/README.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            if not (page.parent / target).exists():
+                broken.append((str(page.relative_to(ROOT)), target))
+    assert broken == []
 
 
 def test_what_is_installed_on_the_controller_is_pinned_exactly() -> None:
