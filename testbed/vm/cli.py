@@ -94,13 +94,16 @@ def _status(pair: Pair, args: argparse.Namespace) -> None:
     rows: list[dict[str, Any]] = []
     for node in NODES if state else ():
         pid = qemu.pid_of(pair.directory, node)
-        system = pair.command(node, "systemctl is-system-running", 30, check=False) if pid else ""
+        system = "off"
+        if pid:
+            try:
+                system = pair.command(node, "systemctl is-system-running", 30, check=False) or "no answer"
+            except VmError:
+                system = "no answer"
         addresses = [rail.address(node) for rail in RAILS]
         assert state is not None
         port = state.ports[node].ssh
-        rows.append(
-            {"node": name(node), "pid": pid, "system": system or "off", "ssh_port": port, "addresses": addresses}
-        )
+        rows.append({"node": name(node), "pid": pid, "system": system, "ssh_port": port, "addresses": addresses})
     if args.json:
         print(json.dumps({"directory": str(pair.directory), "accel": state and state.accel, "nodes": rows}))
         return

@@ -65,6 +65,19 @@ def _rail_network(rail: Rail, node: int) -> File:
     )
 
 
+# What a node writes to its console when its boot is done. To ask over SSH instead would slow the boot that one waits
+# for: under emulation each key exchange costs the guest a second or two.
+READY = "vm-ready"
+
+
+def _ready_unit() -> File:
+    return File(
+        "[Unit]\nDescription=Tell the console that the boot is done\nAfter=multi-user.target\n"
+        f"[Service]\nType=oneshot\nExecStart=/bin/sh -c 'echo {READY} > /dev/ttyS0'\n"
+        "[Install]\nWantedBy=graphical.target\n"
+    )
+
+
 def _rxe_unit(rail: Rail) -> File:
     device = f"sys-subsystem-net-devices-{rail.netdev}.device"
     return File(
@@ -87,6 +100,12 @@ def files() -> dict[str, File]:
         "etc/fstab": File("/dev/vda / ext4 defaults,noatime 0 1\n"),
         f"etc/sudoers.d/{USER}": File(f"{USER} ALL=(ALL) NOPASSWD:ALL\n", 0o440),
         "etc/modules-load.d/rxe.conf": File("rdma_rxe\n"),
+        # Only what a node here is made of: for the rest of the emulated board udev would load drivers, half of a boot.
+        "etc/systemd/system/systemd-udev-trigger.service.d/vm.conf": File(
+            "[Service]\nExecStart=\n"
+            "ExecStart=-udevadm trigger --type=all --action=add --subsystem-match=virtio --subsystem-match=net "
+            "--subsystem-match=block --subsystem-match=infiniband\n"
+        ),
         # rdma-core would load the storage protocols too.
         "etc/rdma/modules/rdma.conf": File("rdma_ucm\n"),
         # rdma-core would rename soft-RoCE devices; the real machine's names are what is wanted.
@@ -103,6 +122,7 @@ def files() -> dict[str, File]:
         for rail in RAILS:
             tree[f"{network}/10-{rail.netdev}-{node}.link"] = _link(rail.mac(node), rail.netdev, MTU)
             tree[f"{network}/20-{rail.netdev}-{node}.network"] = _rail_network(rail, node)
+    tree["etc/systemd/system/vm-ready.service"] = _ready_unit()
     for rail in RAILS:
         tree[f"etc/systemd/system/{rxe_unit_name(rail)}"] = _rxe_unit(rail)
     return tree

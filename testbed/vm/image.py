@@ -181,6 +181,6 @@ def _make_guest(tree: Path) -> None:
         unwanted.unlink(missing_ok=True)
     (tree / "etc/machine-id").write_text("")
     units = [guest.rxe_unit_name(rail) for rail in RAILS]
-    run([*inside, "systemctl", "--quiet", "enable", "systemd-networkd.service", *units], 60)
+    run([*inside, "systemctl", "--quiet", "enable", "systemd-networkd.service", "vm-ready.service", *units], 60)
     run([*inside, "systemctl", "--quiet", "disable", "sshd-keygen.service"], 60)
     run([*inside, "systemctl", "--quiet", "mask", *guest.MASKED], 60)

@@ -144,7 +144,7 @@ class Pair:
             qemu.start(self.directory, node, line)
         if state.cut:
             self._set_link(nodes, up=False)
-        self._settle(nodes)
+        self._settle(nodes, 0 if load else 1)
         if load:
             for node in nodes:  # the guest's clock stood still
                 self.command(node, f"sudo date --utc --set=@{time.time():.2f}")
@@ -166,9 +166,9 @@ class Pair:
     # Single nodes -----------------------------------------------------------------------------------------------
 
     def reboot(self, node: int) -> None:
-        before = self.command(node, "cat /proc/sys/kernel/random/boot_id")
+        boots = self._boots(node)
         self.command(node, "sudo systemctl reboot", check=False)
-        self._settle([node], before)
+        self._settle([node], boots + 1)
 
     def kill(self, node: int) -> None:
         qemu.kill(self.directory, node)
@@ -238,7 +238,7 @@ class Pair:
         options = [f"UserKnownHostsFile={known}", "StrictHostKeyChecking=yes", "IdentitiesOnly=yes", "LogLevel=ERROR"]
         return [part for option in options for part in ("-o", option)]
 
-    def ssh(self, node: int, *command: str, connect_s: int = 10) -> list[str]:
+    def ssh(self, node: int, *command: str, connect_s: int = 60) -> list[str]:
         port = self.must_state().ports[node].ssh
         timing = ["-o", f"ConnectTimeout={connect_s}", "-o", "BatchMode=yes", "-o", f"HostKeyAlias={name(node)}"]
         where = ["-i", str(self.directory / "id_ed25519"), "-p", str(port), f"{USER}@127.0.0.1"]
@@ -253,27 +253,33 @@ class Pair:
             raise VmError(f"{name(node)}: `{command}` ended with {done.returncode}: {done.stderr.strip()}")
         return done.stdout.strip()
 
-    def _settle(self, nodes: list[int], not_boot: str = "") -> None:
+    def _console(self, node: int) -> str:
+        return (self.directory / f"{name(node)}.console").read_text(errors="replace")
+
+    def _boots(self, node: int) -> int:
+        """How many boots the node has told its console of since it was powered on."""
+        return self._console(node).count(f"{guest.READY}\r\n")
+
+    def _settle(self, nodes: list[int], boots: int) -> None:
         """Wait until every unit of the boot has started, and say what failed where one did not."""
         with ThreadPoolExecutor(len(nodes)) as pool:
-            list(pool.map(lambda node: self._settle_one(node, not_boot), nodes))
+            list(pool.map(lambda node: self._settle_one(node, boots), nodes))
 
-    def _settle_one(self, node: int, not_boot: str) -> None:
+    def _settle_one(self, node: int, boots: int) -> None:
         end = time.monotonic() + self.settings.boot_s
-        question = "cat /proc/sys/kernel/random/boot_id; systemctl is-system-running --wait; systemctl --failed -q"
-        while True:
+        question = "systemctl is-system-running --wait; systemctl --failed --quiet"
+        answer: list[str] = []
+        while not answer:
             left = end - time.monotonic()
             if left <= 0 or qemu.pid_of(self.directory, node) is None:
-                console = (self.directory / f"{name(node)}.console").read_text(errors="replace")[-1500:]
-                found = "no answer" if left <= 0 else "the emulator is gone"
-                raise VmError(f"{name(node)}: {found} within {self.settings.boot_s} s. Its console:\n{console}")
-            try:
-                answer = self.command(node, question, min(left, 120), check=False).splitlines()
-            except VmError:
-                answer = []
-            if len(answer) > 1 and answer[0] != not_boot:
-                if answer[1] == "running":
-                    return
-                if answer[1] == "degraded":
-                    raise VmError(f"{name(node)}: failed units after boot:\n" + "\n".join(answer[2:]))
-            time.sleep(1)  # each attempt costs the booting guest a key exchange
+                found = f"not up within {self.settings.boot_s} s" if left <= 0 else "the emulator is gone"
+                raise VmError(f"{name(node)}: {found}. Its console:\n{self._console(node)[-1500:]}")
+            if self._boots(node) < boots:
+                time.sleep(0.2)
+                continue
+            with contextlib.suppress(VmError):
+                answer = self.command(node, question, min(left, 300), check=False).splitlines()
+            if not answer:
+                time.sleep(1)
+        if answer[0] != "running":
+            raise VmError(f"{name(node)}: {answer[0]} after boot; failed units:\n" + "\n".join(answer[1:]))

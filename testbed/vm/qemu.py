@@ -20,15 +20,9 @@ from testbed.vm.settings import MTU, RAILS, SPEED_MBPS, Settings, VmError, manag
 
 PROGRAM = "qemu-system-x86_64"
 SNAPSHOT = "ready"
-# Devices of the emulated board that no test looks at; udev would load drivers for them.
-UNUSED_MODULES = (
-    "ahci,aesni_intel,ccp,cfg80211,ghash_clmulni_intel,i2c_i801,iTCO_wdt,intel_pmc_bxt,kvm,kvm_amd,kvm_intel,libata,"
-    "lpc_ich,pcspkr,psmouse,serio_raw,sha1_ssse3,sha256_ssse3,sha512_ssse3,vmw_vsock_vmci_transport,vmw_vmci"
-)
 KERNEL_ARGUMENTS = (
     "root=/dev/vda rw console=ttyS0 quiet loglevel=4 panic=-1 net.ifnames=0 mitigations=off nokaslr no_timer_check "
-    "tsc=reliable random.trust_cpu=on systemd.show_status=0 audit=0 lsm=capability "
-    f"module_blacklist={UNUSED_MODULES}"
+    "tsc=reliable random.trust_cpu=on systemd.show_status=0 audit=0 lsm=capability"
 )
 
 

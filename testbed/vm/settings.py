@@ -74,9 +74,9 @@ class Settings:
     memory_mib: int = 1536
     cpus: int = 1
     accel: str = "auto"
-    # How long a node may take from power on to a system that has started all its units. A pair under pure
-    # emulation on two busy cores needs about a minute.
-    boot_s: int = 300
+    # How long a node may take from power on to a system that has started all its units. A boot costs about 40 s of
+    # a processor under pure emulation, which on a starved machine is many minutes.
+    boot_s: int = 900
 
     @classmethod
     def from_environment(cls, directory: str | None = None) -> Settings:

@@ -193,12 +193,14 @@ def test_a_real_emulator_is_started_found_asked_and_ended(tmp_path: Path) -> Non
     line = [qemu.PROGRAM, "-name", name(1), "-machine", "none", "-nodefaults", "-display", "none"]
     line += ["-pidfile", "spark-01.pid", "-qmp", "unix:spark-01.qmp,server=on,wait=off"]
     qemu.start(tmp_path, 1, line)
-    with qmp.connect(tmp_path / "spark-01.qmp") as monitor:
-        assert monitor.execute("query-name") == {"name": "spark-01"}
-        with pytest.raises(VmError, match="no-such-thing"):
-            monitor.execute("no-such-thing")
-    assert qemu.pid_of(tmp_path, 1)
-    qemu.kill(tmp_path, 1)
+    try:
+        with qmp.connect(tmp_path / "spark-01.qmp") as monitor:
+            assert monitor.execute("query-name") == {"name": "spark-01"}
+            with pytest.raises(VmError, match="no-such-thing"):
+                monitor.execute("no-such-thing")
+        assert qemu.pid_of(tmp_path, 1)
+    finally:
+        qemu.kill(tmp_path, 1)
     assert qemu.pid_of(tmp_path, 1) is None
     with pytest.raises(VmError, match="no emulator listens"), qmp.connect(tmp_path / "spark-01.qmp"):
         pass
