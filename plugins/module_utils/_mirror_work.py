@@ -128,13 +128,13 @@ def items(store: Store, manifest: Mapping[str, Any]) -> list[Item]:
 def _claim_incoming(store: Store, manifest: Mapping[str, Any]) -> None:
     """What an older manifest left behind is of no use for this one; a link there would lead writes astray."""
     claim = store.home / "incoming.json"
-    wanted = digest(manifest)
-    if load(claim).get("manifest") != wanted or store.incoming.is_symlink():
+    wanted = digest({"files": manifest["files"]})
+    if load(claim).get("files") != wanted or store.incoming.is_symlink():
         if store.incoming.is_symlink():
             store.incoming.unlink()
         shutil.rmtree(store.incoming, ignore_errors=True)
     store.incoming.mkdir(parents=True, exist_ok=True)
-    write_atomic(claim, encode({"manifest": wanted}))
+    write_atomic(claim, encode({"files": wanted}))
 
 
 def lack(store: Store, manifest: Mapping[str, Any], since: float = 0.0) -> Lack:
