@@ -22,7 +22,7 @@ from ._node_memory import GIB, biggest, read_meminfo
 from ._node_proc import PROC
 from ._node_start import RANK, is_ray
 from ._node_wait import port_open, say
-from ._rank_watch import RankWatch, connected
+from ._rank_watch import RankWatch, states
 
 LOOK_S = 1.0
 ASK_EVERY_S = 10.0
@@ -74,10 +74,10 @@ class Meeting:
             return
         address, port = self.meet
         running = state_of(self.node, RANK).get("ActiveState") == "active"
-        table = (PROC / "net/tcp").read_text(encoding="ascii")
+        tables = "".join((PROC / "net" / name).read_text(encoding="ascii") for name in ("tcp", "tcp6"))
         if now - self.asked_at >= ASK_EVERY_S:
             self.asked_at, self.reachable = now, not port_open(address, port)
-        if why := self.watch.observe(now, running, connected(table, address, port), self.reachable):
+        if why := self.watch.observe(now, running, states(tables, address, port), self.reachable):
             say(f"ended {kill_group([RANK])} process(es) of the rank: {why}")
             self.watch = RankWatch()
 

@@ -12,15 +12,21 @@ import ipaddress
 from dataclasses import dataclass
 
 ESTABLISHED = "01"
+# The other side has closed, ours has not: a rank that still waits in a collective operation.
+CLOSE_WAIT = "08"
 GONE_S = 3.0
 SILENT_S = 30.0
 
 
-def connected(table: str, address: str, port: int) -> bool:
-    """Whether the text of /proc/net/tcp holds an open connection to an IPv4 address and port."""
-    wanted = f"{ipaddress.IPv4Address(address).packed[::-1].hex().upper()}:{port:04X}"
-    rows = (line.split() for line in table.splitlines()[1:])
-    return any(len(row) > 3 and row[2] == wanted and row[3] == ESTABLISHED for row in rows)
+def states(tables: str, address: str, port: int) -> set[str]:
+    """States of the connections to an IPv4 address and port in the texts of /proc/net/tcp and tcp6.
+
+    PyTorch's sockets are of the second kind, with the address mapped into IPv6.
+    """
+    number = ipaddress.IPv4Address(address).packed[::-1].hex().upper()
+    wanted = (f"{number}:{port:04X}", f"0000000000000000FFFF0000{number}:{port:04X}")
+    rows = (line.split() for line in tables.splitlines())
+    return {row[3] for row in rows if len(row) > 3 and row[2] in wanted}
 
 
 @dataclass
@@ -31,12 +37,13 @@ class RankWatch:
     lost_at: float | None = None
     silent_at: float | None = None
 
-    def observe(self, now: float, running: bool, open_connection: bool, reachable: bool) -> str:
+    def observe(self, now: float, running: bool, seen: set[str], reachable: bool) -> str:
         """The reason to end the rank now, or an empty text."""
         if not running:
             self.met, self.lost_at, self.silent_at = False, None, None
             return ""
-        self.met = self.met or open_connection
+        open_connection = ESTABLISHED in seen
+        self.met = self.met or open_connection or CLOSE_WAIT in seen
         if not self.met:
             return ""
         self.lost_at = None if open_connection else now if self.lost_at is None else self.lost_at

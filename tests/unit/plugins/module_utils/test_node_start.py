@@ -20,7 +20,7 @@ from ansible_collections.dgx_spark.vllm.plugins.module_utils._node_http import j
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._node_main import VERBS, main
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._node_memory import meminfo
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._node_proc import listening, taken, unit_of
-from ansible_collections.dgx_spark.vllm.plugins.module_utils._rank_watch import RankWatch, connected
+from ansible_collections.dgx_spark.vllm.plugins.module_utils._rank_watch import RankWatch, states
 
 HOSTS = {"spark-01": "192.168.100.1", "spark-02": "192.168.100.2"}
 
@@ -183,27 +183,39 @@ def test_every_verb_has_its_function(verb: str) -> None:
     assert least <= most
 
 
-TABLE = "header\n   0: 0264A8C0:9999 0164A8C0:733D 01 x\n   1: 0264A8C0:9998 0164A8C0:733E 08 x\n"
+# As the kernel of the bed showed them: PyTorch's store in tcp6, its address mapped.
+TABLE = (
+    "  19: 0264A8C0:8460 0164A8C0:733D 06 00000000:00000000\n"
+    "   1: 0000000000000000FFFF00000264A8C0:E206 0000000000000000FFFF00000164A8C0:733D 08 00000000:00000001\n"
+    "   2: 0000000000000000FFFF00000264A8C0:E207 0000000000000000FFFF00000164A8C0:733E 01 00000000:00000001\n"
+)
+OPEN, CLOSED, NONE = {"01"}, {"08"}, set[str]()
 
 
-def test_connections_of_the_kernels_table() -> None:
-    assert connected(TABLE, "192.168.100.1", 0x733D)
-    assert not connected(TABLE, "192.168.100.1", 0x733E)
-    assert not connected(TABLE, "192.168.100.3", 0x733D)
+def test_connections_of_the_kernels_tables() -> None:
+    assert states(TABLE, "192.168.100.1", 0x733D) == {"06", "08"}
+    assert states(TABLE, "192.168.100.1", 0x733E) == OPEN
+    assert states(TABLE, "192.168.100.3", 0x733D) == NONE
 
 
 def test_a_rank_that_lost_the_others_is_ended_once() -> None:
     watch = RankWatch()
-    assert not any(watch.observe(float(t), True, False, True) for t in range(100))
-    assert watch.observe(100, True, True, True) == ""
-    assert watch.observe(101, True, False, True) == ""
-    assert "has ended" in watch.observe(104, True, False, True)
-    assert watch.observe(105, False, False, False) == ""
-    assert watch.observe(106, True, False, False) == ""
+    assert not any(watch.observe(float(t), True, NONE, True) for t in range(100))
+    assert watch.observe(100, True, OPEN, True) == ""
+    assert watch.observe(101, True, CLOSED, True) == ""
+    assert "has ended" in watch.observe(104, True, CLOSED, True)
+    assert watch.observe(105, False, NONE, False) == ""
+    assert watch.observe(106, True, NONE, False) == ""
+
+
+def test_a_guard_that_starts_late_still_sees_the_loss() -> None:
+    watch = RankWatch()
+    assert watch.observe(0, True, CLOSED, True) == ""
+    assert "has ended" in watch.observe(3, True, CLOSED, True)
 
 
 def test_a_rank_whose_head_lost_power_is_ended_after_a_while() -> None:
     watch = RankWatch()
-    watch.observe(0, True, True, True)
-    reasons = [watch.observe(float(t), True, True, False) for t in range(1, 40)]
+    watch.observe(0, True, OPEN, True)
+    reasons = [watch.observe(float(t), True, OPEN, False) for t in range(1, 40)]
     assert next(n for n, why in enumerate(reasons) if why) == 30
