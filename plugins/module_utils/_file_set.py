@@ -20,6 +20,10 @@ class FileSetError(Exception):
     """The set cannot be brought about; the text names the path."""
 
 
+LONG_NEW_FILE = 100
+"""Lines from which on a diff only counts the lines of a file that was not there before."""
+
+
 @dataclass(frozen=True)
 class Wanted:
     """One file or folder as declared."""
@@ -196,6 +200,9 @@ def diff(changes: Iterable[Change]) -> list[dict[str, str]]:
         header = f"{one.path} ({', '.join(change.reasons)})"
         before = "" if change.before is None else change.before.decode(errors="replace")
         after = "" if one.kind == "absent" else one.content.decode(errors="replace")
+        if change.before is None and (lines := after.count("\n")) > LONG_NEW_FILE:
+            # A program that comes with the collection: its name says more than all its lines.
+            after = f"(a new file of {lines} lines)\n"
         if one.secret:
             before, after = "" if change.before is None else "(secret as it is)\n", "(secret as declared)\n"
         if one.kind == "directory" or not change.content_differs:

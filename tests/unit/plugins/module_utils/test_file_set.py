@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._file_set import (
+    LONG_NEW_FILE,
     FileSetError,
     Wanted,
     apply,
@@ -121,3 +122,13 @@ def test_a_folder_in_the_way_is_named(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     with pytest.raises(FileSetError, match="is a folder"):
         plan(wanted([{"path": tmp_path / "a", "content": ""}]))
+
+
+def test_a_long_new_file_is_counted_and_a_changed_one_is_shown(tmp_path: Path) -> None:
+    text = "line\n" * (LONG_NEW_FILE + 1)
+    declared = {"path": str(tmp_path / "long"), "content": text, "mode": "0644", "state": "present", "verify": False}
+    (new,) = diff(plan(parse([declared], [], [], (os.getuid(), os.getgid()))))
+    assert new["after"] == f"(a new file of {LONG_NEW_FILE + 1} lines)\n"
+    (tmp_path / "long").write_text("other\n")
+    (changed,) = diff(plan(parse([declared], [], [], (os.getuid(), os.getgid()))))
+    assert changed["after"] == text
