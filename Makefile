@@ -34,7 +34,7 @@ sanity: venv
 	$(PY) tests/sanity.py
 
 unit: venv
-	$(BIN)/pytest -n auto tests/unit
+	$(BIN)/pytest -n auto tests/unit tests/hub
 
 bed-tests: deps
 	$(BIN)/pytest tests/testbed
