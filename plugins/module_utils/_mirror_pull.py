@@ -80,6 +80,7 @@ class Pull:
         self._advanced = time.monotonic()
         self._turn = 0
         self._left: set[str] = set()
+        self._moved_at = 0.0
 
     def run(self) -> dict[str, Any]:
         """Bring and prove everything; what is there already is only looked at."""
@@ -98,6 +99,7 @@ class Pull:
                 part.seen.save()
 
     def _run(self) -> dict[str, Any]:
+        begun = time.monotonic()
         before = self._high = self._arrived()
         to_move = sum(item.size for part in self._lacks for item in part.bring)
         to_look = sum(item.size for part in self._lacks for item, _unused in part.check)
@@ -111,7 +113,12 @@ class Pull:
         if self.job.stop.is_set():
             raise JobError("stopped before everything was here: run again to go on")
         self._settle()
-        return {"moved": max(self._arrived() - before, 0), "looked_at": self._looked, "mended": sorted(self.mended)}
+        return {
+            "moved": max(self._arrived() - before, 0),
+            "moving_s": round(max(self._moved_at - begun, 0.0), 2),
+            "looked_at": self._looked,
+            "mended": sorted(self.mended),
+        }
 
     # ---- how far it is
 
@@ -151,6 +158,7 @@ class Pull:
         finally:
             with self._lock:
                 self._moving -= 1
+        self._moved_at = time.monotonic()
         for item in load:
             self._pool.submit(self._hashers, self._prove, part, item, how)
 
