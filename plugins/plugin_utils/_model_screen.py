@@ -127,5 +127,6 @@ class Screen:
                 width = os.get_terminal_size(stream.fileno()).columns
             except OSError:
                 width = shutil.get_terminal_size().columns
-            stream.write(frame(lines, width))
+            # A terminal that does not know its width says 0.
+            stream.write(frame(lines, width or 80))
             stream.flush()
