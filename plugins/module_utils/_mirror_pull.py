@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ._mirror_rsync import NOT_THERE, Outcome, call, daemon_options
+from ._mirror_rsync import NOT_THERE, Outcome, call, daemon_options, remote_shell_options
 from ._mirror_serve import USER
 from ._mirror_work import SMALL, Item, Lack, Pool, lack, loads, require_space
 from ._model_tree_deep import cores, settled_sum
@@ -57,6 +57,8 @@ class Order:
     reserve: int = 0
     patience_s: float = 120.0
     bandwidth: int = 0
+    # A remote shell instead of the daemons: paths are then relative to the folder that its key opens.
+    shell: str = ""
 
 
 class Pull:
@@ -204,17 +206,22 @@ class Pull:
         for item in load:
             if item.arrived() != item.size:
                 found = f"{item.arrived()} bytes came of {item.size}"
-                raise JobError(f"{source.host}: {item.store.name}/{item.path}: {found}; its folder has changed since")
+                why = "its folder has changed since, or holds links, which only the daemon follows"
+                raise JobError(f"{source.host}: {item.store.name}/{item.path}: {found}; {why}")
         return True
 
     def _call(self, source: Source, load: list[Item], how: int, tries: int) -> Outcome:
         self._turn += 1
         address = source.addresses[(self._turn + tries) % len(source.addresses)]
-        module = load[0].store.name + (".incoming" if source.chained else "")
         host = f"[{address}]" if ":" in address else address
-        url = f"rsync://{USER}@{host}:{source.port}/{module}/"
-        limit = self.order.bandwidth // self.streams
-        options = daemon_options(self._password, limit)
+        store, limit = load[0].store, self.order.bandwidth // self.streams
+        if self.order.shell:
+            folder = store.incoming if source.chained else store.tree
+            url = f"{host}:{folder.relative_to(store.root)}/"
+            options = remote_shell_options(self.order.shell, limit)
+        else:
+            url = f"rsync://{USER}@{host}:{source.port}/{store.name}{'.incoming' if source.chained else ''}/"
+            options = daemon_options(self._password, limit)
         if load[0].size < SMALL:
             options += ["--whole-file", "--ignore-times"]
         elif how == _MEND:

@@ -63,7 +63,7 @@ def call(job: Job, arguments: Sequence[str], names: Sequence[str], source: str, 
         listed.write(b"\0".join(name.encode("utf-8", "surrogateescape") for name in names))
         listed.seek(0)
         process = subprocess.Popen(
-            [program(), "--files-from=-", "--from0", "--copy-links", "--times", *arguments, source, f"{into}/"],
+            [program(), "--files-from=-", "--from0", "--times", *arguments, source, f"{into}/"],
             stdin=listed,
             stdout=subprocess.DEVNULL,
             stderr=said,
@@ -92,18 +92,22 @@ def _wait(job: Job, process: subprocess.Popen[bytes]) -> int:
                 return process.wait(5)
 
 
+def _limit(bandwidth: int) -> list[str]:
+    return [f"--bwlimit={max(bandwidth // 1024, 1)}"] if bandwidth else []
+
+
 def daemon_options(password_file: Path, bandwidth: int = 0) -> list[str]:
     """Options of a call that asks a daemon; bandwidth in bytes per second, 0 for no limit."""
-    limit = [f"--bwlimit={max(bandwidth // 1024, 1)}"] if bandwidth else []
     return [
+        "--copy-links",
         f"--password-file={password_file}",
         f"--timeout={IO_TIMEOUT_S}",
         f"--contimeout={CONNECT_TIMEOUT_S}",
         "--no-motd",
-        *limit,
+        *_limit(bandwidth),
     ]
 
 
-def remote_shell_options(command: str) -> list[str]:
+def remote_shell_options(command: str, bandwidth: int = 0) -> list[str]:
     """Options of a call over a remote shell; the command is split by rsync, with its quotes kept together."""
-    return [f"--rsh={command}", f"--timeout={IO_TIMEOUT_S}"]
+    return [f"--rsh={command}", f"--timeout={IO_TIMEOUT_S}", *_limit(bandwidth)]

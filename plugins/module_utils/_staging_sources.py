@@ -158,7 +158,7 @@ class Host(_Plain):
         return Listing("", files)
 
     def fetch(self, wanted: Sequence[Item], into: Path, job: Job) -> None:
-        options = [*remote_shell_options(shlex.join(self.shell)), "--append"]
+        options = [*remote_shell_options(shlex.join(self.shell)), "--copy-links", "--append"]
         before = -1
         for _unused in range(_TRIES):
             outcome = call(job, options, [item.path for item in wanted], f"{self.target}:{self.path}/", into)

@@ -16,7 +16,8 @@ description:
     by rsync daemons on fabric addresses, read only, to the peers alone, with a password that lives for one run; C(pull)
     brings what lacks in several streams over all rails and proves it against the head's manifest; C(finish) ends the
     offers and puts in place what was proved.
-  - No cipher is used, because the cable is the cluster's own and encryption is what costs most on it.
+  - No cipher is used unless O(shell) is given, because the cable is the cluster's own and encryption is what costs most
+    on it.
   - What was cut goes on where it was; a file that is not what it should be is brought again, alone.
 options:
   root:
@@ -73,6 +74,12 @@ options:
   secret:
     description: The password of this run.
     type: str
+  shell:
+    description:
+      - A command for a remote shell, as C(ssh -F FILE), instead of the daemons. Its key opens O(root) on the sources.
+        With it O(phase=serve) starts nothing.
+    type: str
+    default: ""
   streams:
     description: Streams at once; 0 for half the cores, at least two and at most eight.
     type: int
@@ -163,8 +170,9 @@ def offer_models(args: dict[str, Any]) -> dict[str, Any]:
     offer = Offer(
         root, args["models"], args["addresses"], args["port"], args["peers"], args["secret"], folder / "offer"
     )
-    start(folder, "serve", "offering models", lambda job: serve(offer, job), args)
-    wait_until_served(offer, lambda: poll(folder, "serve"))
+    if not args["shell"]:
+        start(folder, "serve", "offering models", lambda job: serve(offer, job), args)
+        wait_until_served(offer, lambda: poll(folder, "serve"))
     found = {name: load_manifest(Store(root, name).manifest) for name in args["models"]}
     return {"changed": False, "manifests": {name: manifest for name, manifest in found.items() if manifest}}
 
@@ -186,6 +194,7 @@ def bring_models(args: dict[str, Any]) -> dict[str, Any]:
         reserve=args["reserve"],
         patience_s=float(args["patience"]),
         bandwidth=args["bandwidth"],
+        shell=args["shell"],
     )
     title = f"mirroring {', '.join(args['manifests'])}"
     if args["wait"]:
@@ -222,6 +231,7 @@ def main() -> None:
             "peers": {"type": "list", "elements": "str", "default": []},
             "port": {"type": "int", "default": 8730},
             "secret": {"type": "str", "no_log": True},
+            "shell": {"type": "str", "default": ""},
             "streams": {"type": "int", "default": 0},
             "reserve": {"type": "int", "default": 0},
             "patience": {"type": "int", "default": 120},

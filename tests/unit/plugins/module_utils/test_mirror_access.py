@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,7 +15,17 @@ from ansible_collections.dgx_spark.vllm.plugins.module_utils._mirror_serve impor
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._model_tree_store import Store
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._progress_job import JobError
 
-from tests.unit.plugins.module_utils.mirror_nodes import NAME, SECRET, free_port, make_head, offering, order_for, take
+from tests.unit.plugins.module_utils.mirror_nodes import (
+    NAME,
+    SECRET,
+    content,
+    free_port,
+    make_head,
+    offering,
+    order_for,
+    place,
+    take,
+)
 
 pytestmark = pytest.mark.skipif(shutil.which("rsync") is None, reason="needs rsync")
 HEAD, PEER = "127.0.0.1", "127.0.0.2"
@@ -80,3 +91,22 @@ def test_a_folder_with_odd_signs_is_quoted_for_the_daemon(tmp_path: Path) -> Non
     assert f"path = {tmp_path}/100%%/{NAME}" in config(offer)
     with pytest.raises(JobError, match="cannot offer"):
         config(Offer(f"{tmp_path}/a\nuid = 0", [NAME], [HEAD], 1, [PEER], "x", tmp_path))
+
+
+def test_over_a_remote_shell_that_opens_one_folder_for_reading(
+    tmp_path: Path, head: tuple[Path, dict[str, Any], int]
+) -> None:
+    """With rsync's own restricted shell, as the keys of the role fabric_ssh have it."""
+    root, manifest, _port = head
+    shell = tmp_path / "shell"
+    drop = 'while [ "${1#-}" != "$1" ]; do shift; [ "$1" = x ] && shift; done; shift'
+    shell.write_text(f'#!/bin/sh\n{drop}\nSSH_ORIGINAL_COMMAND="$*" exec rrsync -ro {root}\n')
+    shell.chmod(0o755)
+    source = [Source("head", [HEAD], 0)]
+    found = take(order_for(tmp_path / "peer", manifest, source, shell=f"{shell} -F x"))
+    assert found["moved"] == sum(item["size"] for item in manifest["files"])
+    assert place(tmp_path / "peer", manifest)
+    assert content(tmp_path / "peer") == content(root)
+    os.truncate(Store(tmp_path / "peer", NAME).tree / "model-00002.safetensors", 1000)
+    again = take(order_for(tmp_path / "peer", manifest, source, shell=f"{shell} -F x"))
+    assert again["moved"] == (root / NAME / "model-00002.safetensors").stat().st_size
