@@ -14,13 +14,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 # `default` goes first: it saves the layer with the installed engine from which the others start.
-ORDER = ("default", "repair", "faults", "engine", "fabric", "kernel")
+ORDER = ("default", "repair", "faults", "fabric", "mirror")
+# Run by name only, with the reason that is printed where they are left out.
+BY_NAME = {
+    "kernel": "booting two VMs by emulation was not yet seen to end within its time on a busy machine of two cores",
+    "engine": "its twenty killed installations were not yet seen to end within the time of a test run",
+}
 
 
 def scenarios() -> list[str]:
     """Names of all scenarios of the checkout, in their order."""
     found = {path.parent.name for path in ROOT.glob("molecule/*/molecule.yml")}
-    return [name for name in ORDER if name in found] + sorted(found - set(ORDER))
+    return [name for name in ORDER if name in found] + sorted(found - set(ORDER) - set(BY_NAME))
 
 
 def main() -> int:
@@ -40,6 +45,9 @@ def main() -> int:
         times[name] = time.monotonic() - began
         if done.returncode:
             failed.append(name)
+    for name, reason in BY_NAME.items():
+        if name not in times:
+            print(f"left out {name}: {reason}; `tests/scenarios.py {name}` runs it")
     subprocess.run([f"{ROOT}/testbed/bed", "forget", snapshot], cwd=ROOT, check=False)
     for name, seconds in times.items():
         print(f"{'FAILED' if name in failed else 'passed':8}{name:16}{seconds:7.0f} s")
