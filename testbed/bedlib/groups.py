@@ -78,12 +78,17 @@ def processes(bed: Bed, number: int) -> set[int]:
 
 
 def keepers(bed: Bed) -> set[int]:
-    """Processes started for this bed that may not be in a group yet: they carry its folder in their environment."""
+    """Processes started for this bed that may not be in a group yet: they carry its folder in their environment.
+
+    The logins of an `up` that was killed live on for a moment; they are known by the bed's own SSH configuration.
+    """
     mark = f"BED_KEEPER={bed.directory}".encode()
+    config = str(bed.path("ssh_config")).encode()
     found = set()
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:
-            if mark in path.read_bytes().split(b"\0"):
+            words = path.with_name("cmdline").read_bytes().split(b"\0")
+            if mark in path.read_bytes().split(b"\0") or (words[0] == b"ssh" and config in words):
                 found.add(int(path.parent.name))
         except OSError:
             continue
