@@ -26,7 +26,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "collections")]
 
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._mirror_plan import plan  # noqa: E402
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._mirror_pull import Order, Source, pull  # noqa: E402
-from ansible_collections.dgx_spark.vllm.plugins.module_utils._mirror_serve import Offer, serve  # noqa: E402
+from ansible_collections.dgx_spark.vllm.plugins.module_utils._mirror_serve import Offer, greets, serve  # noqa: E402
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._model_tree_state import states  # noqa: E402
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._model_tree_store import Store, load_manifest  # noqa: E402
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._progress import Meter  # noqa: E402
@@ -80,6 +80,9 @@ def on_node(order: dict[str, Any]) -> None:
     """What one node does: offer, and take; told by its order."""
     root = order["root"]
     job = Job(Meter())
+    if order["do"] == "greet":
+        print(greets(order["address"], PORT))
+        return
     if order["do"] == "serve":
         serve(Offer(root, [NAME], [order["address"]], PORT, order["peers"], SECRET, Path(root) / "offer"), job)
         return
@@ -94,8 +97,12 @@ def start(number: int, order: dict[str, Any]) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
 
-def measure(head: Path, work: Path, receivers: int, rate: int, streams: int) -> float:
-    """Seconds until the last receiver has everything, proved."""
+def measure(head: Path, work: Path, receivers: int, rate: int, streams: int) -> tuple[float, float]:
+    """Seconds until the last byte is at the last receiver, and until all is proved and on the disk.
+
+    All receivers share this machine's one disk, which real ones do not: the first figure is the mirror's, the second
+    holds what that disk costs.
+    """
     count = receivers + 1
     roots = [head, *[work / f"receiver{number}" for number in range(1, count)]]
     for root in roots[1:]:
@@ -122,7 +129,9 @@ def measure(head: Path, work: Path, receivers: int, rate: int, streams: int) -> 
             order = {"do": "pull", "root": str(roots[number]), "manifest": manifest, "streams": streams}
             takers.append(start(number, order | {"sources": planned[host]["sources"]}))
         results = [json.loads(taker.communicate(timeout=900)[0]) for taker in takers]
-        return float(max(r["ended"] for r in results) - min(r["begun"] for r in results))
+        begun = min(r["begun"] for r in results)
+        moved = max(r["begun"] + r["moving_s"] for r in results) - begun
+        return float(moved), float(max(r["ended"] for r in results) - begun)
     finally:
         for process in running:
             # The offer's session holds its daemons; it is ours alone.
@@ -135,11 +144,11 @@ def measure(head: Path, work: Path, receivers: int, rate: int, streams: int) -> 
 
 def wait_for_offers(numbers: list[int]) -> None:
     for number in numbers:
-        check = f"import fanout; print(fanout.greets('{address(number)}', {PORT}))"
-        command = ["ip", "netns", "exec", namespace(number), sys.executable, "-c", check]
+        order = json.dumps({"do": "greet", "root": "", "address": address(number)})
+        command = ["ip", "netns", "exec", namespace(number), sys.executable, __file__, "--node", order]
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
-            done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.stdout.strip() == "True":
                 break
             time.sleep(0.1)
@@ -169,9 +178,10 @@ def main() -> int:
     least = options.bytes * 8 / options.rate / 1e6
     size = f"{options.bytes / 1e6:.0f} MB in 24 shards"
     print(f"{size}, links of {options.rate} Mbit/s: {least:.1f} s if the head sends once")
-    for number, took in seconds.items():
-        print(f"{number} receivers: {took:6.2f} s  ({took / seconds[options.receivers[0]]:.2f} times the first, "
-              f"{least / took:.0%} of the link)")  # fmt: skip
+    first = seconds[options.receivers[0]][0]
+    for number, (moved, settled) in seconds.items():
+        share = f"{moved / first:.2f} times the first, {least / moved:.0%} of the link"
+        print(f"{number} receivers: last byte after {moved:6.2f} s ({share}), all on the disk after {settled:.2f} s")
     return 0
 
 

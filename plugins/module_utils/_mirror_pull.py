@@ -27,7 +27,7 @@ from ._progress_job import Job, JobError
 
 # A call to a node that is receiving itself shall find at least about so much more than the call before.
 _GULP: Final = 64 << 20
-_PAUSE_S: Final = (0.1, 2.0)
+_PAUSE_S: Final = (0.1, 1.0)
 # Nothing new from the node before in the chain for so long, and the head is asked instead.
 _CHAIN_PATIENCE_S: Final = 15.0
 # Continued, mended block by block, and brought anew: what still differs then is wrong at its source.
@@ -179,9 +179,11 @@ class Pull:
                     return False
                 raise JobError(self._refused(source, load, outcome))
             if have > had:
-                # As the rate was, so the next pause: a call costs two processes here and two there.
+                # As the rate was, so the next pause: a call costs two processes here and two there. But a part only of
+                # what the rest needs, or every node of a chain would add the time of a whole file.
                 rate = (have - max(had, 0)) / max(time.monotonic() - since, 1e-3)
-                pause = min(max(_GULP / max(rate, 1.0), _PAUSE_S[0]), _PAUSE_S[1])
+                rest = sum(item.size for item in load) - have
+                pause = min(max(min(_GULP, rest / 4) / max(rate, 1.0), _PAUSE_S[0]), _PAUSE_S[1])
                 since, had = time.monotonic(), have
             elif source.chained and time.monotonic() - since > _CHAIN_PATIENCE_S:
                 return False
