@@ -32,7 +32,10 @@ EXCLUDED = (
     "/usr/share/man/*",
     "/usr/share/doc/*",
     "/usr/share/locale/*",
-    *(f"/usr/lib/modules/*/kernel/{part}/*" for part in ("drivers/gpu", "drivers/media", "drivers/net/wireless")),
+    *(
+        f"/usr/lib/modules/*/kernel/{part}/*"
+        for part in ("drivers/gpu", "drivers/media", "drivers/net/wireless", "net/wireless")
+    ),
     "/usr/lib/modules/*/kernel/sound/*",
 )
 DISK_BYTES = 4 << 30

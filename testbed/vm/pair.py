@@ -258,7 +258,7 @@ class Pair:
 
     def _boots(self, node: int) -> int:
         """How many boots the node has told its console of since it was powered on."""
-        return self._console(node).count(f"{guest.READY}\r\n")
+        return self._console(node).splitlines().count(guest.READY)
 
     def _settle(self, nodes: list[int], boots: int) -> None:
         """Wait until every unit of the boot has started, and say what failed where one did not."""

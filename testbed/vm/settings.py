@@ -76,7 +76,7 @@ class Settings:
     accel: str = "auto"
     # How long a node may take from power on to a system that has started all its units. A boot costs about 40 s of
     # a processor under pure emulation, which on a starved machine is many minutes.
-    boot_s: int = 900
+    boot_s: int = 600
 
     @classmethod
     def from_environment(cls, directory: str | None = None) -> Settings:

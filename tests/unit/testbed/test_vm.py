@@ -229,6 +229,15 @@ def test_down_leaves_nothing_and_may_be_said_twice(settings: Settings) -> None:
     assert list(settings.directory.parent.iterdir()) == []
 
 
+def test_boots_are_counted_by_what_the_console_says_in_its_own_line(settings: Settings) -> None:
+    settings.directory.mkdir()
+    console = settings.directory / "spark-01.console"
+    console.write_bytes(
+        b"\x1b[!p[    1.0] nothing of vm-ready\r\nvm-ready\r\n[    9.1] Restarting system\r\nvm-ready\r\n"
+    )
+    assert pair.Pair(settings)._boots(1) == 2
+
+
 def test_inventory_is_empty_without_a_pair_and_whole_with_one(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
