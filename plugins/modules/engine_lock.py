@@ -53,6 +53,11 @@ options:
     description: The lock there is, as text, to compare with. Empty for none.
     type: str
     default: ""
+  seeds:
+    description: Folders to take uv's wheel from before the network is asked. They need not exist.
+    type: list
+    elements: path
+    default: []
   alternatives:
     description: Variants that could be used instead, to be named where this one cannot be resolved.
     type: list
@@ -124,6 +129,7 @@ def main() -> None:
             "sources": {"type": "path", "required": True},
             "cache": {"type": "path", "required": True},
             "current": {"type": "str", "default": ""},
+            "seeds": {"type": "list", "elements": "path", "default": []},
             "alternatives": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
@@ -133,7 +139,7 @@ def main() -> None:
     try:
         # uv does not depend on the interpreter: any target of this machine's architecture names its wheel.
         (wheel,) = select(read([uv_lock]), Target("3.12", platform.machine()), uv_lock.name)
-        fetch([wheel], cache / "wheel")
+        fetch([wheel], cache / "wheel", [Path(seed) for seed in args["seeds"]])
         uv = install_uv(cache, cache / "wheel" / wheel.filename, wheel.version)
         row = nccl_row(args["row"], args["nccl"]) if args["nccl"] else args["row"]
         tool = {"variant": args["variant"], "nccl": args["nccl"], "exclude-newer": row.get("exclude_newer", "")}

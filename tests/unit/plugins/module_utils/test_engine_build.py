@@ -111,6 +111,10 @@ def test_a_build_without_cuda_is_named() -> None:
         "torch_cuda is a build without CUDA, expected 12.9"
     ]
     assert _engine_build.judge({"vllm": "0.25.1+cu129"}, {"vllm": "0.25.1", "nccl": ""}) == []
+    assert _engine_build.judge({"vllm": "0.25.1"}, {"vllm": "0.25.1+cu129"}) == []
+    assert _engine_build.judge({"vllm": "0.25.1+cu130"}, {"vllm": "0.25.1+cu129"}) == [
+        "vllm is 0.25.1+cu130, expected 0.25.1+cu129"
+    ]
 
 
 def test_programs_are_looked_for_where_a_unit_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
