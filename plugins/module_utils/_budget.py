@@ -24,22 +24,6 @@ SPARK_BYTES = 121 * GIB
 DEFAULT_UTILIZATION = 0.92
 NEEDED = "needed on the fullest node"
 
-_LOG = {
-    "kv_tokens": re.compile(r"KV cache size: ([\d,]+) tokens"),
-    "contexts": re.compile(r"Maximum concurrency for [\d,]+ tokens per request: ([\d.]+)x"),
-    "kv_bytes": re.compile(r"Available KV cache memory: ([\d.]+) GiB"),
-}
-
-
-def measured_from_log(text: str) -> dict[str, float]:
-    """The engine's own figures in its log; the last start counts."""
-    found: dict[str, float] = {}
-    for name, pattern in _LOG.items():
-        hits = pattern.findall(text)
-        if hits:
-            found[name] = float(hits[-1].replace(",", ""))
-    return found
-
 
 def node_need(card: Card, layout: Layout) -> Budget:
     """Lines of the memory that the fullest node needs, without the KV pool's contents."""

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _budget, _budget_table, _card_layout, _card_render
+from ._budget_log import of_start
 from ._card_check import Check, check
 from ._card_error import CardFaultError
 from ._card_load import Source, load, override
@@ -55,17 +57,20 @@ def _provenance(card: Card, source: Source) -> dict[str, str]:
 
 
 def _configs(card: Card, models_root: str, given: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]]:
-    """config.json of target and draft: handed in, or staged under the models root of this machine."""
+    """config.json of target and draft: handed in by role or folder, or staged under the models root of this machine."""
     found: dict[str, Mapping[str, Any]] = {}
     for role in ("target", "draft"):
         config = (given or {}).get(role)
         if isinstance(config, Mapping):
             found[role] = config
-    if models_root and "model_id" in card.values:
+    if "model_id" in card.values:
         for model in _card_render.models(card, models_root):
+            config = (given or {}).get(model["name"])
+            if model["role"] not in found and isinstance(config, Mapping):
+                found[model["role"]] = config
             path = Path(model["path"]) / "config.json"
             try:
-                if model["role"] not in found and path.stat().st_size <= _MOST_CONFIG_BYTES:
+                if models_root and model["role"] not in found and path.stat().st_size <= _MOST_CONFIG_BYTES:
                     config = json.loads(path.read_bytes())
                     if isinstance(config, dict):
                         found[model["role"]] = config
@@ -126,14 +131,17 @@ def card_info(
         override(source, overrides)
     card, layout, found = normalise(source, models_root, configs, nodes)
     models = _card_render.models(card, models_root)
-    budget = _budget.budget(card, layout, found, node_memory_bytes, measured)
-    if budget.problems and not listing:
-        card.result.problems.extend(budget.problems)
-        _fail(card.result, source)
     endpoint = _card_render.Endpoint(models_root, host, port, master_addr or "{VLLM_HEAD_IP}")
     ranks: list[list[str]] = []
     if layout.executor == "mp" and layout.nodes > 1:
         ranks = [_card_render.serve_argv(card, layout, endpoint, rank) for rank in range(layout.nodes)]
+    serve_argv = ranks[0] if ranks else _card_render.serve_argv(card, layout, endpoint)
+    environment = {scope: dict(card.get(f"environment.{scope}")) for scope in ("all", "head", "worker")}
+    start = hashlib.sha256(json.dumps([serve_argv, ranks, environment], sort_keys=True).encode()).hexdigest()
+    budget = _budget.budget(card, layout, found, node_memory_bytes, of_start(measured, start))
+    if budget.problems and not listing:
+        card.result.problems.extend(budget.problems)
+        _fail(card.result, source)
     warnings = list(card.result.warnings) + budget.warnings
     if card.get("status") == "untested":
         warnings.append(f"{source.name}: this card is untested; nobody has reported a run of it")
@@ -142,9 +150,10 @@ def card_info(
         "file": source.file,
         "card": _nested(card),
         "status": card.get("status"),
-        "serve_argv": ranks[0] if ranks else _card_render.serve_argv(card, layout, endpoint),
+        "serve_argv": serve_argv,
         "rank_argv": ranks,
-        "environment": {scope: dict(card.get(f"environment.{scope}")) for scope in ("all", "head", "worker")},
+        "environment": environment,
+        "start_sha256": start,
         "ray_argv": _card_render.ray_argv(card),
         "caps": {role: card.get(f"memory.{role}") for role in ("head", "worker", "driver")},
         "models": models,

@@ -8,6 +8,7 @@ nvcc) are looked for in the PATH that the units get, never in that of a login sh
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import pwd
@@ -23,6 +24,8 @@ UNIT_PATH = "/usr/local/cuda/bin:/usr/bin:/bin"
 """PATH of the units behind the release's own bin (recipe.md: ninja and nvcc are looked for at the first forward)."""
 
 PROGRAM_TIMEOUT_S = 20
+MOST_CONFIG_BYTES = 1 << 20
+MOST_MODELS = 64
 
 
 def _text(path: Path) -> str:
@@ -135,12 +138,27 @@ def disk_free(path: Path) -> int:
     return stat.f_bavail * stat.f_frsize
 
 
-def probe(root: str, unit_path: str, disk_paths: list[str], state_root: str) -> dict[str, Any]:
+def _table(path: Path) -> dict[str, Any]:
+    """A small JSON file that holds a table; empty where it is anything else."""
+    try:
+        found = json.loads(path.read_bytes()) if path.stat().st_size <= MOST_CONFIG_BYTES else {}
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def staged_configs(models_root: Path) -> dict[str, dict[str, Any]]:
+    """What the config.json of each model's folder says, by the folder's name."""
+    paths = sorted(models_root.glob("[!.]*/config.json"))[:MOST_MODELS]
+    return {path.parent.name: config for path in paths if (config := _table(path))}
+
+
+def probe(root: str, unit_path: str, disk_paths: list[str], state_root: str, models_root: str = "") -> dict[str, Any]:
     """Everything that the roles must know of a node before they decide anything.
 
     root: directory that stands for `/` in all reads of files; unit_path: where programs are looked for;
     disk_paths: where free space matters, absolute or relative to the home folder; state_root: the deployment's own
-    folder, relative to the home folder.
+    folder, relative to the home folder; models_root: folder of the models, likewise or absolute, empty for none.
     Sizes are bytes. Nothing is written, and no privilege is needed.
     """
     base = Path(root)
@@ -180,4 +198,6 @@ def probe(root: str, unit_path: str, disk_paths: list[str], state_root: str) -> 
         "gpus": parse_gpus(_run(["nvidia-smi", query, "--format=csv,noheader"], unit_path)),
         "nvcc": parse_nvcc(_run(["nvcc", "--version"], unit_path)),
         "release": os.path.realpath(current) if current.is_symlink() else "",
+        "measured": _table(home / state_root / "state/measured.json"),
+        "configs": staged_configs(home / models_root.removeprefix("~/")) if models_root else {},
     }

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def first_line(path: Path) -> str:
         return ""
 
 
-def state_dir(node: dict[str, Any]) -> Path:
+def state_dir(node: Mapping[str, Any]) -> Path:
     """Where the node keeps what it learned: events, counters, the reason it stands still."""
     path = Path(node["root"]) / "state"
     path.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -17,6 +17,7 @@ from typing import Any
 KEEP = 400
 NAME = "history.jsonl"
 HALTED = "halted.json"
+MEASURED = "measured.json"
 
 
 def append(state: Path, event: Mapping[str, Any], now: float | None = None) -> dict[str, Any]:

@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from . import _node_history as history
+from ._budget_log import measured_from_log
 from ._node_clean import clean
 from ._node_config import NodeError, load, state_dir
 from ._node_http import Api
@@ -22,6 +24,8 @@ from ._units import Scope, stamp_path, write_stamp
 SERVE = "vllm-serve.service"
 RANK = "vllm-rank.service"
 JOURNAL_LINES = 1000
+# Of a whole start; Ray passes on what every rank says.
+START_LINES = 20_000
 
 
 def scope_of(node: Mapping[str, Any]) -> Scope:
@@ -94,6 +98,18 @@ def after(unit: str) -> None:
     node = load("node")
     took = _wait_local(node) if is_ray(unit) else _wait_ready()
     history.append(state_dir(node), {"unit": unit, "what": "ready", "seconds": round(took, 1)})
+    if unit == SERVE:
+        keep_measured(node)
+
+
+def keep_measured(node: Mapping[str, Any]) -> None:
+    """Keep what the engine said of its KV pool, for the next run's budget, with the start that it holds for."""
+    scope, start = scope_of(node), load("serve").get("start_sha256")
+    since = stamp_path(scope, SERVE).stat().st_mtime
+    figures = measured_from_log("\n".join(lines(scope.name, SERVE, START_LINES, since)))
+    if start and figures:
+        kept = {**figures, "start_sha256": start, "time": round(time.time())}
+        history.write_json(state_dir(node) / history.MEASURED, kept)
 
 
 def _wait_local(node: Mapping[str, Any]) -> float:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _node_history as history
+from ._budget_log import of_start
 from ._node_config import NodeError, config_root, load
 from ._node_http import Api, parse_metrics
 from ._node_memory import read_meminfo
@@ -96,6 +97,11 @@ def _fabric(node: Mapping[str, Any]) -> dict[str, Any]:
     return history.read_json(Path(node["root"]) / "state" / "fabric.json")
 
 
+def _kv(state: Path) -> Mapping[str, Any]:
+    """The engine's own figures of its KV pool, where they are of a start with today's arguments."""
+    return of_start(history.read_json(state / history.MEASURED), str(load("serve").get("start_sha256")))
+
+
 def gather() -> dict[str, Any]:
     """Everything in one structure; what could not be had is in `problems`."""
     problems: list[str] = []
@@ -116,6 +122,7 @@ def gather() -> dict[str, Any]:
     if node["is_head"]:
         result["server"] = _tried("server", _server, problems) or {}
         result["cluster"] = _tried("Ray", lambda: _cluster(node), problems) or {}
+        result["kv"] = _tried("KV pool", lambda: _kv(state), problems) or {}
         result["halted"] = history.read_json(state / history.HALTED)
         result["failures"] = history.failures_in_a_row(events, SERVE)
         result["reason"] = _reason(result, events)

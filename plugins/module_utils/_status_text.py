@@ -8,6 +8,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from ._fabric_state import moved_text
+
 GIB = 1 << 30
 
 
@@ -37,6 +39,9 @@ def _head_lines(found: Mapping[str, Any]) -> list[str]:
         drafted = server.get("drafted") or 0
         share = f", {100 * (server.get('accepted') or 0) / drafted:.0f} % of the draft accepted" if drafted else ""
         lines.append(f"  requests   {server['requests']:.0f} now, {server.get('tokens') or 0:.0f} tokens so far{share}")
+    kv = found.get("kv") or {}
+    if kv.get("kv_tokens"):
+        lines.append(f"  kv cache   {kv['kv_tokens']:,.0f} tokens, {kv.get('contexts') or 0:.2f} full contexts")
     lines.append(f"  card       {found.get('card')}, release {str(found.get('release', '')).rpartition('/')[2]}")
     return lines
 
@@ -58,12 +63,8 @@ def _node_lines(name: str, found: Mapping[str, Any], now: float) -> list[str]:
     if found.get("linger") is False:
         lines.append("  linger is off: the units die with the last session")
     for rail in (found.get("fabric") or {}).get("rails", []):
-        moved = rail.get("moved")
-        if isinstance(moved, Mapping):
-            places = ", ".join(f"{key} {value}" for key, value in moved.items())
-            lines.append(f"  fabric           {rail.get('netdev')} GID index {rail.get('gid_index')}, moved: {places}")
-        else:
-            lines.append(f"  fabric           {rail.get('netdev')} GID index {rail.get('gid_index')}")
+        moved = f", {text}" if (text := moved_text(rail)) else ""
+        lines.append(f"  fabric           {rail.get('netdev')} GID index {rail.get('gid_index')}{moved}")
     lines += [f"  not ours         {stranger}" for stranger in found.get("strangers", [])]
     lines += [f"  problem          {problem}" for problem in found.get("problems", [])]
     for event in found.get("events", []):

@@ -66,10 +66,13 @@ options:
     type: str
     default: ""
   configs:
-    description: Contents of C(config.json) by role, C(target) and C(draft), as read on a node.
+    description:
+      - Contents of C(config.json) by role, C(target) and C(draft), or by the model's folder, as read on a node.
     type: dict
   measured:
-    description: Figures of a run, which replace the budget's estimates, such as C(kv_tokens).
+    description:
+      - Figures of a run, which replace the budget's estimates, such as C(kv_tokens).
+      - Where they hold C(start_sha256), only those of a start with the same RV(start_sha256) count.
     type: dict
   listing:
     description:
@@ -196,6 +199,10 @@ environment:
   description: >-
     The card's variables for C(all) nodes, the C(head) and each C(worker).
   type: dict
+  returned: success
+start_sha256:
+  description: Sum over the arguments of all ranks and the environment, by which a figure of one start is known.
+  type: str
   returned: success
 ray_argv: {description: "The card's part of C(ray start) on C(head) and C(worker).", type: dict, returned: success}
 caps:

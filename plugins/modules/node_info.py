@@ -33,6 +33,12 @@ options:
     description: Folder of the deployment, relative to the home folder.
     type: str
     default: .local/share/dgx-spark-vllm
+  models_root:
+    description:
+      - Folder of the models, absolute or relative to the home folder. What the C(config.json) of each model says is
+        returned in C(configs). Empty for none.
+    type: str
+    default: ""
 extends_documentation_fragment: [ansible.builtin.action_common_attributes]
 attributes:
   check_mode:
@@ -65,6 +71,8 @@ node:
     gpus: [{name: NVIDIA GB10, driver: 580.95.05, compute_cap: "12.1"}]
     nvcc: "13.0"
     systemd: 255
+    configs: {Laguna-S-2.1-FP8: {num_hidden_layers: 48}}
+    measured: {kv_tokens: 273095, contexts: 1.04, start_sha256: 5f2b...}
 fabric:
   description: The RDMA devices, their GID tables and the network devices, read as M(dgx_spark.vllm.roce_gid_info) does.
   returned: success
@@ -84,11 +92,12 @@ def main() -> None:
             "unit_path": {"type": "str", "default": UNIT_PATH},
             "disk_paths": {"type": "list", "elements": "str", "default": ["."]},
             "state_root": {"type": "str", "default": ".local/share/dgx-spark-vllm"},
+            "models_root": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
     args = module.params
-    node = probe(args["root"], args["unit_path"], args["disk_paths"], args["state_root"])
+    node = probe(args["root"], args["unit_path"], args["disk_paths"], args["state_root"], args["models_root"])
     module.exit_json(changed=False, node=node, fabric=read(args["root"]))
 
 

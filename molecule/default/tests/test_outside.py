@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._acceptance import Api, ApiError, window
 
-from tests.bed import nodes
+from tests.bed import nodes, plays
 
 testinfra_hosts = [f"ansible://{nodes.HEAD}"]
 # When the first process of the node started.
@@ -64,6 +65,19 @@ def test_the_same_tokens_as_without_the_draft(api: Api, host: Any) -> None:
         answer = api.complete({"model": nodes.MODEL, "temperature": 0, "return_token_ids": True, **item})
         drafted.append(answer["choices"][0]["token_ids"])
     assert drafted == plain
+
+
+def test_the_engines_own_figure_is_in_the_next_runs_budget(node: Callable[[str], Any]) -> None:
+    head = node(nodes.HEAD)
+    said = json.loads(nodes.out(head, f"cat {nodes.STATE}/state/measured.json"))
+    log = "journalctl -q --user-unit=vllm-serve -o cat --no-pager"
+    journal = nodes.out(head, f"{log} | grep -o 'KV cache size: .* tokens'")
+    assert journal.splitlines()[-1] == f"KV cache size: {said['kv_tokens']:,.0f} tokens"
+    shown = plays.run("playbooks/budget.yml", inventory=head.backend.ansible_inventory)
+    assert not shown.failed, shown.said()
+    assert re.search(rf"tokens in the KV pool +{said['kv_tokens']:,.0f} +the engine's log", shown.output)
+    status = plays.run("playbooks/status.yml", inventory=head.backend.ansible_inventory)
+    assert f"kv cache   {said['kv_tokens']:,.0f} tokens" in status.output
 
 
 def test_it_serves_again_after_a_reboot_of_both_nodes_without_a_play(api: Api, node: Callable[[str], Any]) -> None:

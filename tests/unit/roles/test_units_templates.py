@@ -43,7 +43,7 @@ def card(executor: str) -> dict[str, Any]:
     ranks = [[*argv, "--nnodes", "2", "--node-rank", str(rank), *meet] for rank in (0, 1)]
     return {
         "name": "c", "executor": executor, "served_name": "m", "devices": 2, "serve_argv": argv,
-        "rank_argv": ranks if executor == "mp" else [], "models": [{"path": MODEL}],
+        "start_sha256": "5f2b", "rank_argv": ranks if executor == "mp" else [], "models": [{"path": MODEL}],
         "environment": {"all": {"A": "x y"}, "head": {"H": "1"}, "worker": {"W": "1"}},
         "ray_argv": {"head": ["--num-gpus=1"], "worker": ["--num-gpus=1"]},
         "caps": {"head": 1000, "worker": 2000, "driver": 3000},

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.dgx_spark.vllm.plugins.module_utils import _budget
+from ansible_collections.dgx_spark.vllm.plugins.module_utils._budget_log import measured_from_log
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._budget_table import gib, table
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._card import card_info
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._card_error import CardFaultError, Problem
@@ -113,13 +113,29 @@ def test_the_engines_own_figure_replaces_the_estimate() -> None:
         "INFO kv_cache_utils.py:2146] GPU KV cache size: 273,095 tokens\n"
         "INFO kv_cache_utils.py:2148] Maximum concurrency for 262,144 tokens per request: 1.04x\n"
     )
-    measured = _budget.measured_from_log(log)
-    assert measured == {"kv_tokens": 273_095.0, "contexts": 1.04, "kv_bytes": 32.44}
+    measured = measured_from_log(log)
+    assert measured == {"kv_tokens": 273_095.0, "contexts": 1.04, "kv_gib": 32.44}
     found = info(measured=measured)
     tokens = row(found, "tokens in the KV pool")
     assert (tokens["value"], tokens["low"], tokens["source"]) == (273_095, 273_095, "measured")
     assert row(found, "full contexts")["value"] == pytest.approx(1.0418, abs=1e-4)
-    assert _budget.measured_from_log("nothing") == {}
+    assert measured_from_log("nothing") == {}
+
+
+def test_figures_of_another_start_are_not_taken() -> None:
+    other = info(measured={"kv_tokens": 5, "start_sha256": "0" * 64})
+    assert row(other, "tokens in the KV pool")["source"] != "measured"
+    same = info(measured={"kv_tokens": 5, "start_sha256": other["start_sha256"]})
+    assert row(same, "tokens in the KV pool")["value"] == 5
+    # One number of the card more, and it is another start.
+    assert info(overrides={"serve.max_num_seqs": 3})["start_sha256"] != other["start_sha256"]
+
+
+def test_a_config_of_a_node_is_known_by_its_folder() -> None:
+    by_role = info(configs={"target": {**LAGUNA, **FP8_KV}, "draft": DRAFT})
+    folders = {model["role"]: model["name"] for model in by_role["models"]}
+    by_folder = info(configs={folders["target"]: {**LAGUNA, **FP8_KV}, folders["draft"]: DRAFT, "other": {}})
+    assert by_folder["budget"] == by_role["budget"]
 
 
 def test_an_engine_that_disagrees_is_said_to() -> None:

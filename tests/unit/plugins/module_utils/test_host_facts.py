@@ -76,3 +76,18 @@ def test_a_program_that_hangs_or_fails_gives_nothing(tmp_path: Path) -> None:
     (tmp_path / "nvidia-smi").chmod(0o755)
     assert facts._run(["nvidia-smi"], str(tmp_path)) == ""
     assert facts._run(["no-such-program"], str(tmp_path)) == ""
+
+
+def test_configs_of_staged_models_and_the_last_starts_figures(tmp_path: Path) -> None:
+    models = tmp_path / "models"
+    for name, text in (("good", '{"num_hidden_layers": 4}'), ("torn", '{"num'), ("list", "[1]"), (".stage", "{}")):
+        (models / name).mkdir(parents=True)
+        (models / name / "config.json").write_text(text)
+    (models / "huge").mkdir()
+    (models / "huge" / "config.json").write_text(" " * (facts.MOST_CONFIG_BYTES + 1))
+    (tmp_path / "s/state").mkdir(parents=True)
+    (tmp_path / "s/state/measured.json").write_text('{"kv_tokens": 5}')
+    found = facts.probe("/", "/nowhere", [], str(tmp_path / "s"), str(models))
+    assert found["configs"] == {"good": {"num_hidden_layers": 4}}
+    assert found["measured"] == {"kv_tokens": 5}
+    assert facts.probe("/", "/nowhere", [], str(tmp_path / "t"))["configs"] == {}

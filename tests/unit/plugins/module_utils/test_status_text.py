@@ -20,7 +20,8 @@ def head(**changes: Any) -> dict[str, Any]:
         "memory": {"total": 121 * GIB, "available": 40 * GIB}, "units": {"vllm-serve.service": unit()},
         "cluster": {"devices": 2.0, "used": 2.0, "nodes": ["a", "b"]},
         "server": {"model": "m", "requests": 1.0, "tokens": 100.0, "drafted": 50.0, "accepted": 25.0},
-        "fabric": {"rails": [{"netdev": "e1", "gid_index": 4, "moved": {"from": 3, "to": 4}}]},
+        "kv": {"kv_tokens": 273095.0, "contexts": 1.04},
+        "fabric": {"rails": [{"netdev": "e1", "gid_index": 4, "moved": {"from": 3, "to": 4, "at": "2026-07-01"}}]},
         "events": [{"time": 9400, "unit": "vllm-serve.service", "what": "stopped", "why": "it was asked to stop"}],
         **changes,
     }  # fmt: skip
@@ -31,8 +32,9 @@ def test_serving() -> None:
     assert text.startswith("m: serving\n")
     assert "2 in use, 2/2 in Ray" in text
     assert "50 % of the draft accepted" in text
-    assert "GID index 4, moved: from 3, to 4" in text
+    assert "GID index 4, moved 3 → 4" in text
     assert "10 min ago    vllm-serve stopped: it was asked to stop" in text
+    assert "kv cache   273,095 tokens, 1.04 full contexts" in text
     assert "40 of 121 GiB free" in text
 
 
