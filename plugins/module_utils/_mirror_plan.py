@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from ._model_tree_state import draft_errors
 from ._progress import human
 from ._report import Fault, fault
 
@@ -60,14 +61,10 @@ def disk_faults(hosts: Mapping[str, int], states: Mapping[str, Any], root: str, 
 
 def _draft_faults(hosts: Sequence[str], states: Mapping[str, Any]) -> list[Fault]:
     """What a draft's own files say against serving it; the same on every node, so told once."""
-    found: dict[str, Fault] = {}
+    found: dict[tuple[str, str], Fault] = {}
     for host in hosts:
-        for model in states[host]["models"]:
-            for item in model.get("draft_faults") or []:
-                where = f"{model['name']}/{item['file']}"
-                found.setdefault(
-                    f"{where} {item['found']}", fault(host, where, item["found"], item["expected"], item["cure"])
-                )
+        for item in draft_errors(host, states[host]["models"]):
+            found.setdefault((item["subject"], item["found"]), item)
     return list(found.values())
 
 

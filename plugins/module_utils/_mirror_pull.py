@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ._mirror_rsync import NOT_THERE, Outcome, call, daemon_options, remote_shell_options
+from ._mirror_rsync import NOT_THERE, Outcome, Rails, call, daemon_options, remote_shell_options
 from ._mirror_serve import USER
 from ._mirror_work import SMALL, Item, Lack, Pool, lack, loads, require_space
 from ._model_tree_deep import cores, settled_sum
@@ -80,7 +80,7 @@ class Pull:
         self._last_error = ""
         self._high = 0
         self._advanced = time.monotonic()
-        self._turn = 0
+        self._rails = Rails()
         self._left: set[str] = set()
         self._moved_at = 0.0
 
@@ -168,8 +168,9 @@ class Pull:
         """Call until everything is here. False: ask the next source (or, from the head, the job shall stop)."""
         tries, pause = 0, _PAUSE_S[0]
         since, had = time.monotonic(), -1
+        turn = self._rails.turn()
         while not self.job.stop.is_set():
-            outcome = self._call(source, load, how, tries)
+            outcome = self._call(source, load, how, turn + tries)
             tries += 1
             have = sum(item.arrived() for item in load)
             if outcome.code == 0 and (not source.chained or all(item.arrived() == item.size for item in load)):
@@ -212,9 +213,8 @@ class Pull:
                 raise JobError(f"{source.host}: {item.store.name}/{item.path}: {found}; {why}")
         return True
 
-    def _call(self, source: Source, load: list[Item], how: int, tries: int) -> Outcome:
-        self._turn += 1
-        address = source.addresses[(self._turn + tries) % len(source.addresses)]
+    def _call(self, source: Source, load: list[Item], how: int, turn: int) -> Outcome:
+        address = self._rails.pick(source.addresses, turn)
         host = f"[{address}]" if ":" in address else address
         store, limit = load[0].store, self.order.bandwidth // self.streams
         if self.order.shell:
@@ -230,7 +230,10 @@ class Pull:
             options += ["--inplace", "--no-whole-file", "--ignore-times"]
         else:
             options += ["--append"]
-        return call(self.job, options, [item.path for item in load], url, load[0].store.incoming)
+        outcome = call(self.job, options, [item.path for item in load], url, load[0].store.incoming)
+        if outcome.code not in (0, *NOT_THERE):
+            self._rails.silent(address)
+        return outcome
 
     # ---- proving
 

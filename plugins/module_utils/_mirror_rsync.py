@@ -7,6 +7,8 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
+import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,8 @@ from ._progress_job import Job, JobError
 # No sign of life for so long, and a connection counts as cut.
 IO_TIMEOUT_S: Final = 20
 CONNECT_TIMEOUT_S: Final = 5
+# A rail that did not answer is left out for so long, where there is another.
+SILENCE_S: Final = 30.0
 # A name that is not there (23) or went away (24): not a fault of the connection.
 NOT_THERE: Final = (23, 24)
 # Syntax, missing program features, no space and the like: another try gives the same.
@@ -40,6 +44,31 @@ class Outcome:
     def hopeless(self) -> bool:
         """Whether another try would give the same."""
         return self.code in HOPELESS or (self.code == 5 and "max connections" not in self.reason)
+
+
+class Rails:
+    """The addresses of a node by turns, but for those that were silent a moment ago."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._turn = 0
+        self._silent: dict[str, float] = {}
+
+    def turn(self) -> int:
+        """Where to begin: streams that work side by side begin on different rails."""
+        with self._lock:
+            self._turn += 1
+            return self._turn
+
+    def pick(self, addresses: Sequence[str], turn: int) -> str:
+        """The address whose turn it is, or the next one that is not silent."""
+        order = [addresses[(turn + number) % len(addresses)] for number in range(len(addresses))]
+        since = time.monotonic() - SILENCE_S
+        return next((address for address in order if self._silent.get(address, since) <= since), order[0])
+
+    def silent(self, address: str) -> None:
+        """A call to this address failed as a connection."""
+        self._silent[address] = time.monotonic()
 
 
 def rsync_path() -> str:

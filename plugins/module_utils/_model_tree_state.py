@@ -4,16 +4,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ._draft_check import PROVENANCE, check_draft
 from ._model_tree import check, check_manifest, read_config, scan
-from ._model_tree_store import Store, digest, load, load_manifest
+from ._model_tree_store import Store, digest, is_stale, load, load_manifest
 from ._model_tree_types import SHARD, Tree
 from ._progress_job import JobError
+from ._report import Fault, fault
 from ._safetensors import Header, HeaderError, read_header
 
 
@@ -104,7 +105,9 @@ def states(root: str, wanted: Sequence[Mapping[str, Any]], speculative: Mapping[
     result = []
     for model, local in found:
         state = _state(local, model)
-        if model.get("role") == "draft" and speculative.get("method") == "dflash" and local.tree.complete:
+        drafts = model.get("role") == "draft" and speculative.get("method") == "dflash"
+        # One of another revision than the card pins is replaced, whatever it is.
+        if drafts and local.tree.complete and not is_stale(local.manifest, str(model.get("revision") or "")):
             depth, trained_for = int(speculative.get("depth") or 0), speculative.get("trained_for") or None
             provenance = load(Path(state["path"]) / PROVENANCE)
             state["draft_faults"] = check_draft(
@@ -112,6 +115,15 @@ def states(root: str, wanted: Sequence[Mapping[str, Any]], speculative: Mapping[
             )
         result.append(state)
     return result
+
+
+def draft_errors(host: str, found: Iterable[Mapping[str, Any]]) -> list[Fault]:
+    """What a host's drafts have against being served, for a report."""
+    return [
+        fault(host, f"{model['name']}/{item['file']}", item["found"], item["expected"], item["cure"])
+        for model in found
+        for item in model.get("draft_faults") or []
+    ]
 
 
 def require_draft(root: str, wanted: Sequence[Mapping[str, Any]], speculative: Mapping[str, Any], name: str) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +26,7 @@ from ._model_tree_types import read_json
 
 STORE: Final = ".dgx-spark-vllm"
 MANIFEST_VERSION: Final = 1
+COMMIT: Final = re.compile(r"^[0-9a-f]{40}$")
 
 
 def jobs_folder(root: str | os.PathLike[str]) -> Path:
@@ -111,6 +113,11 @@ def load_manifest(path: Path) -> dict[str, Any]:
     """A manifest that can be relied on, or an empty dict."""
     found = load(path)
     return found if sound(found) else {}
+
+
+def is_stale(manifest: Mapping[str, Any], revision: str) -> bool:
+    """Whether what is here was staged for another commit than the one that is pinned."""
+    return bool(COMMIT.match(revision)) and manifest.get("revision") not in ("", None, revision)
 
 
 def disk_free(root: str) -> int:

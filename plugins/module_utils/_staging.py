@@ -10,7 +10,6 @@ engine would, and only then rename. The manifest that comes of it is what every 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,10 +19,9 @@ from typing import Any, Final, Protocol
 from ._mirror_work import Item, Lack, Pool, commit, items, lack, require_space, tidy
 from ._model_tree import check
 from ._model_tree_deep import cores, settled_sum
-from ._model_tree_store import MANIFEST_VERSION, Store, load_manifest
+from ._model_tree_store import MANIFEST_VERSION, Store, is_stale, load_manifest
 from ._progress_job import Job, JobError
 
-COMMIT: Final = re.compile(r"^[0-9a-f]{40}$")
 _ROUNDS: Final = 3
 # Not part of a model: what clients and version control keep for themselves.
 _PRIVATE: Final = (".cache", ".git")
@@ -81,11 +79,6 @@ def _matches(item: Item, path: Path, value: str) -> bool:
     return git_sum(path.read_bytes()) == item.sha256 if item.sha256.startswith("git:") else value == item.sha256
 
 
-def is_stale(manifest: Mapping[str, Any], wanted: Wanted) -> bool:
-    """Whether what is here was staged for another revision than the card pins."""
-    return bool(COMMIT.match(wanted.revision)) and manifest.get("revision") not in ("", None, wanted.revision)
-
-
 class Stage:
     """One model on its way to the head."""
 
@@ -102,7 +95,7 @@ class Stage:
     def run(self) -> dict[str, Any]:
         """Do all that lacks; a model that is whole is only looked at."""
         known = load_manifest(self.store.manifest)
-        if is_stale(known, self.wanted):
+        if is_stale(known, self.wanted.revision):
             known = {}
         if not known and check(self.store.tree).complete and not load_manifest(self.store.manifest):
             return self._adopt()

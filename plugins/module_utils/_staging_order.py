@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from . import _staging_hub_client
-from ._model_tree_store import Store, load_manifest, write_atomic
+from ._model_tree_store import COMMIT, Store, load_manifest, write_atomic
 from ._progress_job import JobError
-from ._staging import COMMIT, Source, Wanted
+from ._staging import Source, Wanted
 from ._staging_hub import IGNORE, Hub
 from ._staging_sources import Folder, Host, Pushed, Urls
 

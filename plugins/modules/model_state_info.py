@@ -32,6 +32,10 @@ options:
         against the target's configuration.
     type: dict
     default: {}
+  host:
+    description: Name of this host in RV(errors); the inventory's.
+    type: str
+    default: ""
 extends_documentation_fragment: [ansible.builtin.action_common_attributes]
 attributes:
   check_mode:
@@ -86,6 +90,11 @@ models:
       description: Files whose content this node has not hashed since they last changed.
       type: list
       elements: str
+errors:
+  description: RV(models[].draft_faults) of all models, each with host, subject, found, expected and cure.
+  returned: success
+  type: list
+  elements: dict
 disk_free:
   description: Bytes that the connecting user can still write below the root.
   returned: success
@@ -98,7 +107,7 @@ rsync:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._mirror_rsync import rsync_path
-from ansible_collections.dgx_spark.vllm.plugins.module_utils._model_tree_state import states
+from ansible_collections.dgx_spark.vllm.plugins.module_utils._model_tree_state import draft_errors, states
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._model_tree_store import disk_free
 
 
@@ -109,6 +118,7 @@ def main() -> None:
             "root": {"type": "path", "required": True},
             "models": {"type": "list", "elements": "dict", "required": True},
             "speculative": {"type": "dict", "default": {}},
+            "host": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
@@ -117,7 +127,8 @@ def main() -> None:
         models = states(root, module.params["models"], module.params["speculative"])
     except ValueError as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=False, models=models, disk_free=disk_free(root), rsync=rsync_path())
+    errors = draft_errors(module.params["host"], models)
+    module.exit_json(changed=False, models=models, errors=errors, disk_free=disk_free(root), rsync=rsync_path())
 
 
 if __name__ == "__main__":
