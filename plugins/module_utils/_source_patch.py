@@ -123,8 +123,8 @@ def _decode(content: bytes) -> str:
 def decide(patch: Patch, content: bytes, shipped: str = "") -> Decision:
     """What a patch means for a content. PatchError where it is none that the patch knows.
 
-    shipped: the sum that the package recorded for this file. A file that is neither that nor a known result was
-    edited by hand, and is left alone even where the anchor is still there (C51).
+    shipped: the sum that the file should have, by its package and the patches recorded before. A file that has neither
+    that nor a known one was edited by hand, and is left alone even where the anchor is still there (C51).
     """
     found, text = sha256(content), _decode(content)
     if found in patch.results:
@@ -134,11 +134,12 @@ def decide(patch: Patch, content: bytes, shipped: str = "") -> Decision:
             return Decision("not_needed", content)
         if patch.present in text:
             return Decision("present", content)
-        if shipped and shipped != found:
-            raise PatchError(_unknown(patch, found, f"the package shipped {shipped}: edited by hand since"))
     new, missing = forward(patch, text)
-    if missing:
-        raise PatchError(_unknown(patch, found, f"this anchor does not occur exactly once:\n{missing.rstrip()}"))
+    edited = bool(shipped) and shipped != found and found not in patch.originals
+    if missing or edited:
+        why = [f"the package shipped {shipped}: edited by hand since"] if edited else []
+        why += [f"this anchor does not occur exactly once:\n{missing.rstrip()}"] if missing else []
+        raise PatchError(_unknown(patch, found, "\n".join(why)))
     result = new.encode(errors="surrogateescape")
     if found in patch.originals and sha256(result) not in patch.results:
         raise PatchError(f"patch {patch.name}: makes {sha256(result)} of a known original, which is no known result")

@@ -112,20 +112,44 @@ def _backup_path(keep: Path, patch: Patch) -> Path:
     return keep / f"{patch.name}.orig"
 
 
+def _read(file: Path) -> dict[str, Any]:
+    """A record, or an empty dict."""
+    with contextlib.suppress(OSError, ValueError):
+        return dict(json.loads(file.read_text()))
+    return {}
+
+
+def _relative(keep: Path, path: Path) -> str:
+    """How records name a file."""
+    base = keep.parent
+    return path.relative_to(base).as_posix() if path.is_relative_to(base) else str(path)
+
+
+def _others(keep: Path, patch: Patch, path: Path) -> dict[Path, dict[str, Any]]:
+    """Records of other patches that are in the same file."""
+    found = {file: _read(file) for file in sorted(keep.glob("*.json")) if file.stem != patch.name}
+    name = _relative(keep, path)
+    return {file: entry for file, entry in found.items() if entry.get("file") == name}
+
+
+def _expected_sum(keep: Path | None, patch: Patch, path: Path, found: str) -> str:
+    """The sum that a file should have: what another patch made of it, else what its package shipped."""
+    if keep and any(entry.get("after_sha256") == found for entry in _others(keep, patch, path).values()):
+        return found
+    return shipped_sum(path)
+
+
 def _record(keep: Path, patch: Patch, path: Path, outcome: Outcome, check_mode: bool) -> bool:
     """Write down what was decided, for whoever looks later; True where that was not written down already."""
     file = keep / f"{patch.name}.json"
-    base = keep.parent
     entry: dict[str, Any] = {
         "verdict": "present" if outcome.verdict == "applied" else outcome.verdict,
         "patch_sha256": patch.sha256,
-        "file": path.relative_to(base).as_posix() if path.is_relative_to(base) else str(path),
+        "file": _relative(keep, path),
         "before_sha256": sha256(outcome.before),
         "after_sha256": sha256(outcome.after),
     }
-    known: dict[str, Any] = {}
-    with contextlib.suppress(OSError, ValueError):
-        known = json.loads(file.read_text())
+    known = _read(file)
     if known and outcome.verdict == "present" and known.get("after_sha256") == entry["after_sha256"]:
         entry["before_sha256"] = known.get("before_sha256", entry["before_sha256"])
     if known == entry:
@@ -133,6 +157,14 @@ def _record(keep: Path, patch: Patch, path: Path, outcome: Outcome, check_mode: 
     if not check_mode:
         write_atomic(file, json.dumps(entry, indent=1) + "\n")
     return True
+
+
+def _tell_others(keep: Path, patch: Patch, path: Path, outcome: Outcome) -> None:
+    """Let the records of other patches of the same file hold the sum that it has now."""
+    after = sha256(outcome.after)
+    for file, entry in _others(keep, patch, path).items():
+        if entry.get("after_sha256") != after:
+            write_atomic(file, json.dumps({**entry, "after_sha256": after}, indent=1) + "\n")
 
 
 def _forget(keep: Path, patch: Patch, check_mode: bool) -> bool:
@@ -157,7 +189,7 @@ def apply(patch: Patch, path: Path, state: str, keep: Path | None, python: Seque
         kept = backup.read_bytes() if backup and backup.exists() else None
         decision = restore(patch, before, kept)
     else:
-        decision = decide(patch, before, shipped_sum(path))
+        decision = decide(patch, before, _expected_sum(keep, patch, path, sha256(before)))
     outcome = Outcome(decision.content != before, decision.verdict, before, decision.content)
     if outcome.changed:
         _syntax(path, decision.content)
@@ -171,6 +203,8 @@ def apply(patch: Patch, path: Path, state: str, keep: Path | None, python: Seque
     elif keep:
         forgotten = _forget(keep, patch, check_mode)
         outcome = outcome._replace(changed=outcome.changed or forgotten)
+    if keep and not check_mode and decision.content != before:
+        _tell_others(keep, patch, path, outcome)
     return outcome
 
 

@@ -66,6 +66,11 @@ def test_a_hand_edit_is_an_error_although_the_anchor_is_there() -> None:
     assert sp.decide(patch(), edited.encode(), shipped=total(edited)).verdict == "applied"
 
 
+def test_a_hand_edit_that_took_the_anchor_away_names_both() -> None:
+    with pytest.raises(sp.PatchError, match=r"edited by hand(.|\n)*does not occur exactly once:\n    call\(\)"):
+        sp.decide(patch(), b"def load():\n    other()\n", shipped=total(ORIGINAL))
+
+
 def test_a_hand_edit_of_a_patched_file_counts_as_patched() -> None:
     edited = "# mine\n" + RESULT
     assert sp.decide(patch(), edited.encode(), shipped=total(ORIGINAL)).verdict == "present"

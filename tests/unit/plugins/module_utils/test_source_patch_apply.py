@@ -158,6 +158,31 @@ def test_what_was_decided_is_kept_with_the_release(tmp_path: Path) -> None:
     assert not run(patch(), path, "absent", keep=keep).changed
 
 
+def test_two_patches_of_one_file_know_of_each_other(tmp_path: Path) -> None:
+    """In either order, again, and one taken back under the other: no record says what the file is not."""
+    site = tmp_path / "lib/python3.12/site-packages"
+    both = "# head\n" + ORIGINAL
+    wheel = makers.wheel(tmp_path, "pkg", "1", {"pkg/m.py": both})
+    subprocess.run([sys.executable, "-m", "zipfile", "-e", str(wheel), str(site)], check=True)
+    path, keep = site / "pkg/m.py", tmp_path / "patches"
+    second = sp.parse(
+        "a",
+        b'summary = "s"\nreason = "r"\nfile = "m.py"\npresent = "# top"\n'
+        b'[[edit]]\nanchor = "# head"\nreplacement = "# top"\n' + known(both, both.replace("head", "top")).encode(),
+    )
+    for first, other in ((patch(), second), (second, patch())):
+        assert run(first, path, keep=keep)[:2] == (True, "applied")
+        assert run(other, path, keep=keep)[:2] == (True, "applied")
+        assert not run(first, path, keep=keep).changed
+        assert not run(other, path, keep=keep).changed
+        records = [json.loads(file.read_text()) for file in keep.glob("*.json")]
+        assert {entry["after_sha256"] for entry in records} == {total(path.read_text())}
+        assert run(first, path, "absent", keep=keep)[:2] == (True, "restored")
+        assert json.loads((keep / f"{other.name}.json").read_text())["after_sha256"] == total(path.read_text())
+        assert run(other, path, "absent", keep=keep)[:2] == (True, "restored")
+        assert path.read_text() == both
+
+
 def test_a_package_that_is_not_installed_is_named(tmp_path: Path) -> None:
     with pytest.raises(sp.PatchError, match=r"vllm/m\.py is 0 times below"):
         spa.locate(tmp_path, "vllm", "m.py")
