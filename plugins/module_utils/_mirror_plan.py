@@ -39,6 +39,10 @@ def _to_move(state: Mapping[str, Any], head: Mapping[str, Any], wanted: Mapping[
     size = int(wanted.get("bytes") or 0) or int(head["bytes"])
     if stale:
         return size
+    if state["manifest"] and head["manifest"] and state["manifest"] != head["manifest"]:
+        # Another version is here: what both have in common stays.
+        other = sum(int(file[0]) for name, file in head["files"].items() if state["files"].get(name) != file)
+        return max(min(other + int(state["to_move"]) - int(state["arrived"]), size), 0)
     if state["complete"] or state["manifest"]:
         return int(state["to_move"])
     return max(size - int(state["bytes"]) - int(state["arrived"]), 0)

@@ -73,6 +73,7 @@ def _state(local: Local, wanted: Mapping[str, Any]) -> dict[str, Any]:
         "bytes": tree.bytes,
         "shards": tree.shards,
         "manifest": digest(manifest),
+        "files": {str(item["path"]): [item["size"], item["sha256"]] for item in manifest.get("files", [])},
         "repo": str(manifest.get("repo") or ""),
         "revision": str(manifest.get("revision") or ""),
         "source": str(manifest.get("source") or ""),

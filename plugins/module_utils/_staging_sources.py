@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import urllib.error
@@ -24,6 +25,8 @@ from ._staging import AwaitedError, Listing, private
 _BLOCK: Final = 32 << 20
 _TRIES: Final = 8
 _HTTP_TIMEOUT_S: Final = 30
+MOUNTS: Final = Path("/proc/self/mounts")
+_NETWORK: Final = ("nfs", "cifs", "smb", "fuse", "9p", "ceph", "lustre")
 
 
 class _Plain:
@@ -39,6 +42,19 @@ def _inside(into: Path, path: str) -> Path:
     return target
 
 
+def mount_type(path: str, mounts: str) -> str:
+    """Type of the file system that a path lies on, by a text as in /proc/self/mounts."""
+    best, kind = "", ""
+    for entry in mounts.splitlines():
+        _device, point, fstype = entry.split()[:3]
+        # What would break the columns is written in octal.
+        point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), point)
+        # Of two mounts on one point the later one is seen.
+        if Path(path).is_relative_to(point) and len(point) >= len(best):
+            best, kind = point, fstype
+    return kind
+
+
 class Folder(_Plain):
     """A folder that this node can read; links are followed. `mounted`: it must lie on a network file system."""
 
@@ -46,20 +62,10 @@ class Folder(_Plain):
         self.root = Path(path)
         self.mounted = mounted
 
-    def _mount_type(self) -> str:
-        """Type of the file system that the folder lies on."""
-        best, kind = "", ""
-        for entry in Path("/proc/self/mounts").read_text().splitlines():
-            _device, point, fstype = entry.split()[:3]
-            point = point.replace("\\040", " ")
-            if Path(os.path.realpath(self.root)).is_relative_to(point) and len(point) >= len(best):
-                best, kind = point, fstype
-        return kind
-
     def listing(self, job: Job) -> Listing:
-        if self.mounted and not self._mount_type().startswith(("nfs", "cifs", "smb", "fuse", "9p", "ceph", "lustre")):
-            found = f"lies on {self._mount_type() or 'nothing'}"
-            raise JobError(f"{self.root} {found}, not on a network file system: mount it first")
+        kind = mount_type(os.path.realpath(self.root), MOUNTS.read_text())
+        if self.mounted and not kind.startswith(_NETWORK):
+            raise JobError(f"{self.root} lies on {kind or 'nothing'}, not on a network file system: mount it first")
         tree = check(self.root)
         if not tree.complete:
             faults = "; ".join(f"{p['file'] or self.root}: {p['found']}" for p in tree.problems[:5])

@@ -23,6 +23,7 @@ GOOD = {
     "arrived": 0,
     "to_move": 0,
     "problems": [],
+    "files": {"a": [900, "x"], "b": [90, "y"], "c": [10, "z"]},
 }
 
 
@@ -89,6 +90,17 @@ def test_a_node_that_lacks_little_asks_the_head_alone() -> None:
     assert found["hosts"]["n2"]["receive"] == ["Target"]
     assert found["hosts"]["n2"]["to_move"] == 40
     assert [s["host"] for s in found["hosts"]["n3"]["sources"]] == ["n1", "n0"]
+
+
+def test_of_another_version_only_what_differs_is_moved() -> None:
+    older = {"manifest": "older", "files": {"a": [900, "x"], "b": [90, "other"], "gone": [5, "g"]}}
+    found = planned([node(), node(older)])
+    assert found["hosts"]["n1"]["to_move"] == 100
+    assert summary(found, "n0", "hub") == ["n1: Target: 100 B (100 bytes) from n0 over the fabric"]
+    # What has arrived of it before is counted once, and more than the whole is never said.
+    assert planned([node(), node(older | {"arrived": 60})])["hosts"]["n1"]["to_move"] == 40
+    broken = older | {"complete": False, "to_move": 950}
+    assert planned([node(), node(broken)])["hosts"]["n1"]["to_move"] == 1000
 
 
 def test_a_file_that_changed_is_looked_into_where_it_is() -> None:

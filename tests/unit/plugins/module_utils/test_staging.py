@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.dgx_spark.vllm.plugins.module_utils import _staging_sources
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._model_tree_state import states
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._model_tree_store import Store, load_manifest
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._progress import Meter
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._progress_job import Job, JobError
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._staging import Wanted, stage
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._staging_order import check_source, make_source
-from ansible_collections.dgx_spark.vllm.plugins.module_utils._staging_sources import Folder, Pushed, Urls
+from ansible_collections.dgx_spark.vllm.plugins.module_utils._staging_sources import Folder, Pushed, Urls, mount_type
 
 from tests.unit.plugins.module_utils.model_trees import make_tree, shard_name
 
@@ -89,6 +90,39 @@ def test_a_source_that_is_not_complete_is_refused_by_name(tmp_path: Path, made: 
 def test_a_mount_that_is_not_mounted_is_told(tmp_path: Path, made: Path) -> None:
     with pytest.raises(JobError, match="mount it first"):
         fetch(tmp_path / "models", Folder(str(made), mounted=True))
+
+
+MOUNTS = """/dev/vda / ext4 rw 0 0
+host:/export /mnt/all\\040models nfs4 rw,vers=4.2 0 0
+/dev/sdb /mnt/all\\040models/local xfs rw 0 0
+tmpfs /srv tmpfs rw 0 0
+//nas/share /srv cifs rw 0 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/mnt/all models/Model", "nfs4"),
+        ("/mnt/all models", "nfs4"),
+        ("/mnt/all models/local/Model", "xfs"),
+        ("/mnt/all", "ext4"),
+        ("/srv/Model", "cifs"),
+    ],
+)
+def test_the_file_system_of_a_folder_is_that_of_the_nearest_mount(path: str, kind: str) -> None:
+    assert mount_type(path, MOUNTS) == kind
+
+
+def test_a_folder_on_a_network_file_system_is_a_source(
+    tmp_path: Path, made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table of mounts is data: it says that the folder lies on NFS."""
+    table = tmp_path / "mounts"
+    table.write_text(f"/dev/vda / ext4 rw 0 0\nhost:/export {made} nfs4 rw 0 0\n")
+    monkeypatch.setattr(_staging_sources, "MOUNTS", table)
+    fetch(tmp_path / "models", Folder(str(made), mounted=True))
+    assert content(tmp_path / "models" / NAME) == content(made)
 
 
 def test_too_little_disk_is_told_before_the_first_byte(tmp_path: Path, made: Path) -> None:
