@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ._node_wait import say
+
 KEEP = 400
 NAME = "history.jsonl"
 HALTED = "halted.json"
@@ -21,35 +23,49 @@ MEASURED = "measured.json"
 
 
 def append(state: Path, event: Mapping[str, Any], now: float | None = None) -> dict[str, Any]:
-    """Add one event, and cut the file when it has grown to twice what is kept."""
+    """Add one event, and cut the file when it has grown to twice what is kept. A full disk keeps nothing from running:
+    the event is then missing from the status, and the journal says so."""
     full = {"time": round(time.time() if now is None else now, 3), **event}
     path = state / NAME
-    line = json.dumps(full, sort_keys=True) + "\n"
+    try:
+        _append_line(path, json.dumps(full, sort_keys=True) + "\n")
+    except OSError as err:
+        say(f"warning: {path}: {err.strerror or err}; the status will not show this event")
+    return full
+
+
+def _append_line(path: Path, line: str) -> None:
     # One short write to a file opened for appending: two programs cannot mix their lines.
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         os.write(handle, line.encode())
     finally:
         os.close(handle)
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
     if len(lines) > 2 * KEEP:
         write_text(path, "".join(lines[-KEEP:]))
-    return full
 
 
 def write_text(path: Path, text: str) -> None:
     """A small file in one step, so that a reader or a power cut finds the old or the new."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with beside.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+    try:
+        with beside.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
-    """A small table in one step."""
-    write_text(path, json.dumps(data, indent=1, sort_keys=True) + "\n")
+    """A small table in one step. It only serves the status, so a full disk is said and no more."""
+    try:
+        write_text(path, json.dumps(data, indent=1, sort_keys=True) + "\n")
+    except OSError as err:
+        say(f"warning: {path}: {err.strerror or err}; the status will not show this")
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def main() -> int:
             print(f"{fault.name}: {err}", flush=True)
             return 1
         results.append(result)
-        found = complaints(result, cluster.engines())
+        found = complaints(result, cluster)
         bad += bool(found)
         print(
             f"{fault.name}: {result.back_s:.1f} s, {result.restarts} restart(s), {'; '.join(found) or 'ok'}", flush=True

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
-from .nodes import Cluster
+from .nodes import STATE, Cluster, FaultError
 
 Act = Callable[[Cluster], object]
 
@@ -27,6 +30,10 @@ class Fault:
     restarts: tuple[int, int] = (1, 1)
     notice_s: float = 10.0
     in_ci: bool = False
+    # Whether not one request may be lost.
+    lossless: bool = False
+    # What must hold in the end besides; a text says what does not.
+    proof: Callable[[Cluster], str] = lambda _: ""
 
 
 def _kill(where: str, pattern: str, signal: str = "KILL") -> Act:
@@ -89,9 +96,77 @@ def _head_late(cluster: Cluster) -> None:
     cluster.tool("start", "2")
 
 
-def _clock_back(cluster: Cluster) -> None:
-    for node in cluster.nodes:
-        node.run("sudo date -s '-1 hour'", check=False)
+def _logout(cluster: Cluster) -> None:
+    """All sessions of the user end, also the one that this is said in."""
+    end = (
+        "loginctl --no-legend list-sessions | grep -w spark | while read id _; do loginctl terminate-session $id; done"
+    )
+    cluster.head.run(f"sudo systemd-run --quiet /bin/sh -c '{end}'", check=False)
+
+
+def _logout_without_linger(cluster: Cluster) -> None:
+    """The user's systemd ends with the last session, and all units with it; the next login would start it again."""
+    end = "loginctl disable-linger spark; loginctl terminate-user spark"
+    cluster.head.run(f"sudo systemd-run --quiet /bin/sh -c '{end}'", check=False)
+
+
+def _fill_disk(cluster: Cluster) -> None:
+    """The disk under what the units write down is full, and the server dies."""
+    cluster.head.run(f"cp -a {STATE} /tmp/state && sudo mount -t tmpfs -o size=8M,uid=1000,mode=0700 tmpfs {STATE}")
+    cluster.head.run(f"cp -a /tmp/state/. {STATE} && dd if=/dev/zero of={STATE}/filler bs=64k 2>/dev/null", check=False)
+    _server(cluster)
+
+
+def _free_disk(cluster: Cluster) -> None:
+    cluster.head.run(f"sudo umount -l {STATE}; rm -rf /tmp/state")
+
+
+def _move_gid(cluster: Cluster) -> None:
+    """The kernel gives the worker's addresses another slot, and its raylet dies, so that the unit starts anew."""
+    for port in (cluster.bed / "fixtures" / cluster.worker.name / "class/infiniband").glob("*/ports/1"):
+        old, new = gid_slots(port)
+        (port / "gids" / new).write_text((port / "gids" / old).read_text())
+        (port / "gids" / old).write_text("0000:" * 7 + "0000\n")
+        for table in ("gid_attrs/types", "gid_attrs/ndevs"):
+            (port / table / old).rename(port / table / new)
+    cluster.worker.signal("KILL", cluster.worker.pids("[^ ]*/raylet "))
+
+
+def gid_slots(port: Path) -> tuple[str, str]:
+    """The slot of a port's RoCE v2 address that is routed by IPv4, and an empty one."""
+    tables = {gid.name: gid.read_text() for gid in (port / "gids").iterdir()}
+    types = {slot: port / "gid_attrs/types" / slot for slot in tables}
+    routed = [slot for slot, gid in tables.items()
+              if ":ffff:" in gid and types[slot].exists() and "v2" in types[slot].read_text()]  # fmt: skip
+    free = [slot for slot, gid in tables.items() if not gid.replace(":", "").strip("0\n") and not types[slot].exists()]
+    return min(routed, key=int), max(free, key=int)
+
+
+def _moved(cluster: Cluster) -> str:
+    """The status tells the move, and the raylet that runs has the new index."""
+    node = cluster.worker
+    rail = json.loads(node.run(f"cat {STATE}/fabric.json"))["rails"][0]
+    has = node.run("tr '\\0' '\\n' < /proc/$(pgrep -o -f '^[^ ]*/raylet ')/environ | grep ^NCCL_IB_GID_INDEX=").strip()
+    if not rail["moved"] or rail["moved"]["to"] != rail["gid_index"]:
+        return f"the status tells no move: {rail}"
+    return "" if has.endswith(f"={rail['gid_index']}") else f"raylet has {has}, the table says {rail['gid_index']}"
+
+
+def _bad_card(cluster: Cluster) -> None:
+    """A run with a card that has two faults: it has to name both and touch nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        card = Path(folder, "broken.toml")
+        card.write_text('extends = "dgx-spark--Laguna-Chain-Tiny"\n[serve]\nmax_num_seq = 4\ndtype = "bfloat"\n')
+        done = cluster.play("site.yml", "-e", f"model_card={card}")
+    if not done.status or "max_num_seq" not in done.output or "bfloat" not in done.output:
+        raise FaultError(f"the broken card was not refused with both faults:\n{done.output[-2000:]}")
+
+
+def _site(cluster: Cluster) -> None:
+    """The site's own run finds everything as it should be."""
+    done = cluster.play("site.yml")
+    if done.status or done.changed:
+        raise FaultError(f"site.yml on what serves: exit {done.status}, changed={done.changed}:\n{done.output[-3000:]}")
 
 
 FAULTS = (
@@ -120,8 +195,13 @@ FAULTS = (
     Fault("power-head", "power cut of the head", _power_cut("1"), notice_s=45),
     Fault("head-late", "power cut of both, the head back 60 s after the worker", _head_late,
           lambda c: c.tool("start", "1"), 60, notice_s=40),
-    Fault("logout", "logout of all sessions, with linger", lambda c: c.head.run("true"), lasts_s=15, restarts=(0, 0)),
-    Fault("clock", "clock of both nodes set back by an hour", _clock_back, restarts=(0, 0)),
+    Fault("gid-moved", "GID index moved, and the worker's raylet killed", _move_gid, proof=_moved),
+    Fault("disk-full", "the head's disk full when the server dies", _fill_disk, _free_disk, 20, (1, 3), notice_s=30),
+    Fault("logout", "logout of all sessions, with linger", _logout, lasts_s=15, restarts=(0, 0)),
+    Fault("no-linger", "logout of all sessions, without linger, which comes back after 20 s", _logout_without_linger,
+          lambda c: c.head.run("sudo loginctl enable-linger spark"), 20, (1, 2), notice_s=60),
+    Fault("bad-card", "site.yml with a broken card", _bad_card, restarts=(0, 0), lossless=True),
+    Fault("site", "site.yml with nothing to do", _site, restarts=(0, 0), lossless=True, in_ci=True),
 )  # fmt: skip
 
 

@@ -83,15 +83,17 @@ def watch(cluster: Cluster, load: Load, fault: Fault, base_s: float) -> Result:
     )
 
 
-def complaints(result: Result, engines: dict[str, int]) -> list[str]:
+def complaints(result: Result, cluster: Cluster) -> list[str]:
     """What is not as it has to be."""
-    found = []
+    found = list(filter(None, [result.fault.proof(cluster)]))
     least, most = result.fault.restarts
     if not least <= result.restarts <= most:
         found.append(f"{result.restarts} restart(s), expected {least}" + (f" to {most}" if most != least else ""))
     if result.back_s > result.allowed_s:
         found.append(f"serving again after {result.back_s:.0f} s, allowed are {result.allowed_s:.0f} s")
+    if result.fault.lossless and result.refused:
+        found.append(f"{result.refused} request(s) were refused, none may be")
     if result.hung:
         found.append(f"{result.hung} request(s) got neither an answer nor an error")
-    found += [f"{count} {what}" for what, count in engines.items() if count != 1]
+    found += [f"{count} {what}" for what, count in cluster.engines().items() if count != 1]
     return found

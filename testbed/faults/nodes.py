@@ -3,20 +3,41 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
 import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 SSH_S = 30
+PLAY_S = 900
 PROGRAM = ".local/share/dgx-spark-vllm/bin/vllm-node"
-HISTORY = ".local/share/dgx-spark-vllm/state/history.jsonl"
+STATE = ".local/share/dgx-spark-vllm/state"
+HISTORY = f"{STATE}/history.jsonl"
 
 
 class FaultError(AssertionError):
     """Something did not come about; the text says what, and how long it was waited for."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """How a play ended and what it said."""
+
+    status: int
+    output: str
+
+    @property
+    def changed(self) -> int:
+        """Changed tasks of all hosts, from the recap."""
+        return sum(int(count) for count in re.findall(r" changed=(\d+) ", self.output))
 
 
 class Node:
@@ -50,7 +71,7 @@ class Node:
 
     def signal(self, name: str, pids: list[int]) -> None:
         """Send a signal to processes that must be there."""
-        if not pids:
+        if not pids or 0 in pids:
             raise FaultError(f"{self.name}: there is no process to send {name} to")
         self.run(f"kill -{name} {' '.join(map(str, pids))}")
 
@@ -61,10 +82,10 @@ class Node:
 
 
 class Cluster:
-    """All nodes of a bed, the head first."""
+    """All nodes of a bed, the head first. `site_vars`: arguments that every play gets to reach the bed's own state."""
 
-    def __init__(self, bed: Path) -> None:
-        self.bed = bed
+    def __init__(self, bed: Path, site_vars: Sequence[str] = ()) -> None:
+        self.bed, self.site_vars = bed, tuple(site_vars)
         facts = json.loads(self.tool("inventory"))
         self.addresses = {name: v["ansible_host"] for name, v in facts["_meta"]["hostvars"].items()}
         self.nodes = [Node(bed, name) for name in facts["sparks"]["hosts"]]
@@ -82,6 +103,36 @@ class Cluster:
         if done.returncode:
             raise FaultError(f"bed {' '.join(args)}: {done.stderr.strip()[-400:]}")
         return done.stdout
+
+    def play(self, book: str, *args: str, kill_after_s: float = 0, timeout: float = PLAY_S) -> Played:
+        """Run a playbook as its owner would; with `kill_after_s` it is killed at that time, if it runs for so long."""
+        argv = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "inventories/local", book]
+        env = {**os.environ, "BED_DIR": str(self.bed), "ANSIBLE_FORCE_COLOR": "0"}
+        with tempfile.TemporaryFile("w+") as output:
+            process = subprocess.Popen(
+                [*argv, *self.site_vars, *args],
+                cwd=ROOT, env=env, stdout=output, stderr=output, text=True, start_new_session=True,
+            )  # fmt: skip
+            try:
+                process.wait(kill_after_s or timeout)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                if not kill_after_s:
+                    raise FaultError(f"{book} did not end within {timeout:.0f} s") from None
+            output.seek(0)
+            return Played(process.returncode, output.read())
+
+    def reachable(self) -> str:
+        """Empty where every node takes logins and has ended its boot."""
+        for node in self.nodes:
+            try:
+                state = node.run("systemctl is-system-running", check=False).strip()
+            except subprocess.TimeoutExpired:
+                state = ""
+            if state not in ("running", "degraded"):
+                return f"{node.name} is {state or 'not reached'}"
+        return ""
 
     def starts(self, since: float) -> int:
         """Starts of the server since a time of this machine, whose clock the nodes share."""

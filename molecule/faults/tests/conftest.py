@@ -24,7 +24,7 @@ RESULTS: list[Result] = []
 
 @pytest.fixture(scope="session")
 def cluster() -> Cluster:
-    return Cluster(Path(os.environ["BED_DIR"]).resolve())
+    return Cluster(Path(os.environ["BED_DIR"]).resolve(), ("-e", "@molecule/faults/vars/site.yml"))
 
 
 @pytest.fixture(scope="session")

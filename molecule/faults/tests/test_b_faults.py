@@ -17,7 +17,7 @@ from testbed.faults.nodes import Cluster
 def test_serving_again_by_itself(cluster: Cluster, load: Load, results: list[Result], fault: Fault) -> None:
     result = watch(cluster, load, fault, base_load(cluster))
     results.append(result)
-    assert complaints(result, cluster.engines()) == []
+    assert complaints(result, cluster) == []
 
 
 def test_nothing_that_was_served_was_wrong(load: Load) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from ansible_collections.dgx_spark.vllm.plugins.module_utils import _node_history as history
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._node_reason import ELSEWHERE, plain, reason
 
 MISSING_DRAFT = [
@@ -47,3 +50,12 @@ def test_reason(lines: list[str], result: tuple[str, str, str], expected: str) -
 def test_prefixes_of_ray_and_colours_are_taken_off() -> None:
     line = "\x1b[36m(EngineCore pid=9)\x1b[0m (RayWorkerProc pid=716, ip=192.168.180.2) KeyError: 'layers.0'"
     assert plain(line) == "KeyError: 'layers.0'"
+
+
+def test_a_full_disk_keeps_no_unit_from_starting(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / history.NAME).symlink_to("/dev/full")
+    history.append(tmp_path, {"unit": "u", "what": "start"})
+    assert "history.jsonl: No space left on device; the status will not show this event" in capsys.readouterr().out
+    (tmp_path / "gone").mkdir()
+    history.write_json(tmp_path / "gone" / "not" / history.HALTED, {})
+    assert "the status will not show this" in capsys.readouterr().out

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Another card and back, a card that cannot serve, a stop and a start, and random sequences of all that."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from testbed.faults.chaos import CARDS, in_declared_state, run, sequence
+from testbed.faults.load import Load
+from testbed.faults.nodes import PROGRAM, Cluster
+
+# How many sequences, and of how many steps: a hundred take hours.
+SEQUENCES, STEPS = (int(n) for n in os.environ.get("CHAOS", "1x2").split("x"))
+BAD = f'extends = "{CARDS[0]}"\n[environment.worker]\nPYTHONHOME = "/nowhere"\n'
+
+
+def served(cluster: Cluster) -> str:
+    return str(json.loads(cluster.head.run(f"{PROGRAM} status --json", timeout=60))["card"])
+
+
+def test_a_switch_serves_the_other_card(cluster: Cluster, load: Load) -> None:
+    done = cluster.play("playbooks/switch.yml", "-e", f"model_card={CARDS[1]}")
+    assert done.status == 0, done.output[-3000:]
+    assert in_declared_state(cluster, CARDS[1]) == ""
+    assert load.once().answered
+
+
+@pytest.mark.skipif(os.environ.get("FAULTS") != "all", reason="takes minutes; FAULTS=all runs it")
+def test_a_card_that_cannot_serve_gives_way_to_the_one_before(cluster: Cluster, load: Load, tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_text(BAD)
+    done = cluster.play("playbooks/switch.yml", "-e", f"model_card={tmp_path}/bad.toml")
+    assert done.status != 0
+    assert f"{CARDS[1]} serves again" in done.output
+    assert in_declared_state(cluster, CARDS[1]) == ""
+    assert load.once().answered
+
+
+def test_a_stop_frees_the_nodes_and_a_start_serves_what_served(cluster: Cluster, load: Load) -> None:
+    done = cluster.play("playbooks/stop.yml")
+    assert done.status == 0, done.output[-3000:]
+    assert set(cluster.engines().values()) == {0}
+    assert not load.once().answered
+    done = cluster.play("playbooks/start.yml")
+    assert done.status == 0, done.output[-3000:]
+    assert in_declared_state(cluster, CARDS[1]) == ""
+    assert load.once().answered
+
+
+@pytest.mark.parametrize("seed", range(1, SEQUENCES + 1))
+def test_a_random_sequence_ends_in_the_declared_state(cluster: Cluster, seed: int) -> None:
+    run(cluster, sequence(seed, STEPS), CARDS[0])
