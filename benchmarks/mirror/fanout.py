@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -36,7 +37,9 @@ from ansible_collections.dgx_spark.vllm.plugins.module_utils._staging_sources im
 
 from testbed.models import make_shards  # noqa: E402
 
-NAME, SECRET, PORT, PREFIX = "Shards", "only for this run", 8730, "mirbench"
+NAME, SECRET, PORT = "Shards", "only for this run", 8730
+# Of this run alone; its nodes are told.
+PREFIX = os.environ.setdefault("MIRROR_FANOUT", f"mb{os.getpid()}n")
 
 
 def ip(*words: str, namespace: str = "") -> None:
@@ -117,8 +120,8 @@ def measure(head: Path, work: Path, receivers: int, rate: int, streams: int) -> 
     planned = plan(hosts, wanted, found, addresses, "", 0)["hosts"]
     manifest = load_manifest(Store(head, NAME).manifest)
     running: list[subprocess.Popen[str]] = []
-    make_network(count, rate)
     try:
+        make_network(count, rate)
         for number, host in enumerate(hosts):
             if planned[host]["offer"]:
                 order: dict[str, Any] = {"do": "serve", "root": str(roots[number]), "address": address(number)}
@@ -128,15 +131,17 @@ def measure(head: Path, work: Path, receivers: int, rate: int, streams: int) -> 
         for number, host in enumerate(hosts[1:], start=1):
             order = {"do": "pull", "root": str(roots[number]), "manifest": manifest, "streams": streams}
             takers.append(start(number, order | {"sources": planned[host]["sources"]}))
+        running += takers
         results = [json.loads(taker.communicate(timeout=900)[0]) for taker in takers]
         begun = min(r["begun"] for r in results)
         moved = max(r["begun"] + r["moving_s"] for r in results) - begun
         return float(moved), float(max(r["ended"] for r in results) - begun)
     finally:
         for process in running:
-            # The offer's session holds its daemons; it is ours alone.
-            os.killpg(process.pid, 15)
-            process.wait()
+            if process.poll() is None:
+                # The session of an offer or a taker holds its rsyncs; it is ours alone.
+                os.killpg(process.pid, signal.SIGTERM)
+                process.wait()
         remove_network(count)
         for root in roots[1:]:
             shutil.rmtree(root, ignore_errors=True)
@@ -167,6 +172,8 @@ def main() -> int:
     if options.node:
         on_node(json.loads(options.node))
         return 0
+    # Ended from outside it leaves nothing behind either.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     work = Path(tempfile.mkdtemp(prefix="mirror-fanout-"))
     try:
         head = work / "head"

@@ -39,6 +39,9 @@ def _to_move(state: Mapping[str, Any], head: Mapping[str, Any], wanted: Mapping[
     size = int(wanted.get("bytes") or 0) or int(head["bytes"])
     if stale:
         return size
+    if head["complete"] and head["manifest"]:
+        # Better than what the card says of it.
+        size = sum(int(file[0]) for file in head["files"].values())
     if state["manifest"] and head["manifest"] and state["manifest"] != head["manifest"]:
         # Another version is here: what both have in common stays.
         other = sum(int(file[0]) for name, file in head["files"].items() if state["files"].get(name) != file)

@@ -7,12 +7,14 @@ HUB_PYTHON names another Python with huggingface_hub, as the engine's; without i
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import inspect
 import json
 import os
 import sys
 import threading
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,7 @@ from ansible_collections.dgx_spark.vllm.plugins.module_utils._staging_hub import
 from tests.hub.hub_server import REPO, Hub, serving
 from tests.unit.plugins.module_utils.model_trees import make_tree
 
+ROOT = Path(__file__).resolve().parents[2]
 NAME = "model"
 SHARD = "model-00002-of-00003.safetensors"
 
@@ -67,6 +70,13 @@ def arrived(tmp_path: Path) -> dict[str, bytes]:
 
 def kept(files: dict[str, bytes]) -> dict[str, bytes]:
     return {name: data for name, data in files.items() if not name.startswith("original/")}
+
+
+@pytest.mark.parametrize("variant", ["cpu", "cu130"])
+def test_the_client_of_these_tests_is_the_engine_s(variant: str) -> None:
+    lock = tomllib.loads((ROOT / f"roles/engine/files/locks/pylock.{variant}.toml").read_text(encoding="utf-8"))
+    (version,) = {p["version"] for p in lock["packages"] if p["name"] == "huggingface-hub"}
+    assert importlib.metadata.version("huggingface_hub") == version
 
 
 def test_a_model_comes_whole_at_its_commit(tmp_path: Path, hub: Hub, files: dict[str, bytes]) -> None:

@@ -8,12 +8,13 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from testbed.bedlib.inventory import existing
-from testbed.bedlib.options import Bed
+from testbed.bedlib.options import USER, Bed
 from testbed.models import make_shards
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,12 +59,31 @@ class Nodes:
             raise AssertionError(f"{host}: {command}: {done.stderr}")
         return done.stdout.strip()
 
-    def counted(self, host: str, direction: str = "rx") -> int:
-        """Bytes that a node has received (rx) or sent (tx) over the fabric since its power came."""
+    def copy(self, host: str, folder: Path, into: str) -> None:
+        """A folder of the controller onto a node."""
+        self.run(host, f"mkdir -p {into}")
+        number = self.hosts.index(host) + 1
+        options = ["-o", f"UserKnownHostsFile={self.bed.path('known_hosts')}", "-i", str(self.bed.path("id_ed25519"))]
+        place = f"{USER}@{self.bed.address(number)}:{into}"
+        subprocess.run(["scp", "-q", "-r", *options, str(folder), place], check=True, timeout=120)
+
+    def cached(self, host: str) -> int:
+        """Bytes of the model's shards in the page cache, by this machine's kernel, which is the node's."""
+        folder = self.bed.node_path(self.hosts.index(host) + 1, "upper", HOME.strip("/"), "models", NAME)
+        counted = ["fincore", "-nb", "-o", "RES", *sorted(map(str, folder.glob("*.safetensors")))]
+        return sum(map(int, subprocess.run(counted, check=True, capture_output=True, text=True).stdout.split()))
+
+    def by_rail(self, host: str, direction: str = "rx") -> dict[str, int]:
+        """Bytes that a node has received (rx) or sent (tx) over each rail since its power came."""
         namespace = f"{self.bed.prefix}-node{self.hosts.index(host) + 1}"
         listed = subprocess.run(["ip", "-n", namespace, "-j", "-s", "link"], check=True, capture_output=True)
         links = json.loads(listed.stdout)
-        return sum(int(link["stats64"][direction]["bytes"]) for link in links if link["ifname"].endswith("f1np1"))
+        rails = [link for link in links if link["ifname"].endswith("f1np1") and "UP" in link["flags"]]
+        return {link["ifname"]: int(link["stats64"][direction]["bytes"]) for link in rails}
+
+    def counted(self, host: str, direction: str = "rx") -> int:
+        """Bytes that a node has received or sent over the fabric since its power came."""
+        return sum(self.by_rail(host, direction).values())
 
     def source(self) -> Path:
         """The model on the controller, made once."""
@@ -74,17 +94,21 @@ class Nodes:
             folder.with_name(f".{folder.name}.{os.getpid()}").rename(folder)
         return folder
 
-    def play(self, mark: str = "", **variables: Any) -> subprocess.Popen[str]:
-        """The role on these nodes, running."""
+    def play(self, mark: str = "", arguments: Sequence[str] = (), **variables: Any) -> subprocess.Popen[str]:
+        """The role on these nodes, running; `model` names another model than the large one."""
+        name = variables.pop("model", NAME)
+        size = self.size if name == NAME else 0
         deployment = {
             "head": self.hosts[0],
             "hosts": self.hosts,
+            "user": USER,
+            "root": f"{HOME}/.local/share/dgx-spark-vllm",
             "models_root": f"{HOME}/models",
             "addresses": self.addresses(),
             "is_head": "{{ inventory_hostname == deployment.head }}",
             "config": f"{HOME}/.config/dgx-spark-vllm",
             "release": "",
-            "card": {"card": {}, "models": [{"role": "target", "name": NAME, "repo": "x/y", "bytes": self.size}]},
+            "card": {"card": {}, "models": [{"role": "target", "name": name, "repo": "x/y", "bytes": size}]},
         }
         settings = {
             "deployment": deployment,
@@ -94,7 +118,7 @@ class Nodes:
             **variables,
         }
         command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "inventories/local/bed.py"]
-        command += [str(Path(__file__).parent / "play.yml"), "-e", json.dumps(settings)]
+        command += [str(Path(__file__).parent / "play.yml"), "-e", json.dumps(settings), *arguments]
         environment = {**os.environ, "BED_DIR": str(self.bed.directory), "ANSIBLE_FORCE_COLOR": "0", MARK: mark}
         return subprocess.Popen(
             command,
@@ -107,9 +131,9 @@ class Nodes:
             start_new_session=True,
         )
 
-    def play_through(self, **variables: Any) -> str:
+    def play_through(self, *arguments: str, **variables: Any) -> str:
         """The role to its end, which must be good; what it said."""
-        process = self.play(**variables)
+        process = self.play(arguments=arguments, **variables)
         said, _ = process.communicate(timeout=900)
         assert process.returncode == 0, said[-6000:]
         return said
@@ -127,9 +151,9 @@ class Nodes:
                 os.kill(int(entry.name), signal.SIGKILL)
         process.wait()
 
-    def sums(self, host: str) -> dict[str, str]:
+    def sums(self, host: str, name: str = NAME) -> dict[str, str]:
         """What the node has, by content."""
-        listed = self.run(host, f"cd models/{NAME} && find . -type f -print0 | xargs -0 -P 2 -n 4 sha256sum")
+        listed = self.run(host, f"cd models/{name} && find . -type f -print0 | xargs -0 -P 2 -n 4 sha256sum")
         return {line.split("  ", 1)[1]: line.split()[0] for line in listed.splitlines()}
 
     def arrived(self, host: str) -> int:

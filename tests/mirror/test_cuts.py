@@ -12,33 +12,19 @@ import random
 import subprocess
 import time
 import uuid
-from collections.abc import Iterator
 
 import pytest
 
-from tests.mirror.mirror_bed import NAME, Nodes, bed_folder
+from tests.mirror.fixtures import needs_bed, nodes, whole
+from tests.mirror.mirror_bed import NAME, Nodes
 
-pytestmark = pytest.mark.skipif(not (bed_folder() / "bed.json").exists(), reason="needs a bed: testbed/bed up")
+__all__ = ["nodes", "whole"]
+pytestmark = needs_bed
 CUTS = int(os.environ.get("MIRROR_CUTS", "20"))
 SEED = int(os.environ.get("MIRROR_SEED", "1"))
 WAYS = ("cable", "power of the receiver", "power of the head", "the play")
 # So slow that a cut falls into the middle, so fast that twenty of them do not take an hour.
 BANDWIDTH = 300_000_000
-
-
-@pytest.fixture(scope="module")
-def nodes() -> Iterator[Nodes]:
-    found = Nodes.found(int(os.environ.get("MIRROR_BYTES", "2160000000")))
-    found.play_through()
-    yield found
-    for host in found.hosts:
-        found.run(host, "rm -rf models")
-
-
-@pytest.fixture(scope="module")
-def whole(nodes: Nodes) -> dict[str, str]:
-    """What the head has, by content."""
-    return nodes.sums(nodes.hosts[0])
 
 
 def _wait_for_bytes(nodes: Nodes, host: str, wanted: int, process: subprocess.Popen[str]) -> int:
