@@ -124,7 +124,10 @@ def _free_disk(cluster: Cluster) -> None:
 def _move_gid(cluster: Cluster) -> None:
     """The kernel gives the worker's addresses another slot, and its raylet dies, so that the unit starts anew."""
     for port in (cluster.bed / "fixtures" / cluster.worker.name / "class/infiniband").glob("*/ports/1"):
-        old, new = gid_slots(port)
+        slots = gid_slots(port)
+        if slots is None:
+            continue
+        old, new = slots
         (port / "gids" / new).write_text((port / "gids" / old).read_text())
         (port / "gids" / old).write_text("0000:" * 7 + "0000\n")
         for table in ("gid_attrs/types", "gid_attrs/ndevs"):
@@ -132,14 +135,14 @@ def _move_gid(cluster: Cluster) -> None:
     cluster.worker.signal("KILL", cluster.worker.pids("[^ ]*/raylet "))
 
 
-def gid_slots(port: Path) -> tuple[str, str]:
-    """The slot of a port's RoCE v2 address that is routed by IPv4, and an empty one."""
+def gid_slots(port: Path) -> tuple[str, str] | None:
+    """The slot of a port's RoCE v2 address that is routed by IPv4, and an empty one; None for a port without address."""
     tables = {gid.name: gid.read_text() for gid in (port / "gids").iterdir()}
     types = {slot: port / "gid_attrs/types" / slot for slot in tables}
     routed = [slot for slot, gid in tables.items()
               if ":ffff:" in gid and types[slot].exists() and "v2" in types[slot].read_text()]  # fmt: skip
     free = [slot for slot, gid in tables.items() if not gid.replace(":", "").strip("0\n") and not types[slot].exists()]
-    return min(routed, key=int), max(free, key=int)
+    return (min(routed, key=int), max(free, key=int)) if routed else None
 
 
 def _moved(cluster: Cluster) -> str:
