@@ -249,7 +249,8 @@ def test_no_index_makes_a_traceback(tmp_path_factory: pytest.TempPathFactory, va
 def test_a_large_tree_is_judged_in_under_a_second(tmp_path: Path) -> None:
     """As many tensors as the reference has: 24 shards, 256 experts in 47 layers, weight and scale of three matrices."""
     tree = make_tree(tmp_path / "model", shards=24, tensors=47 * 256 * 3 * 2 // 24, length=1)
-    began = time.monotonic()
+    began = time.process_time()
     assert check(tree).complete
-    took = time.monotonic() - began
-    assert took < 3.0, took  # 0.5 s on an idle core; this machine may be busy
+    took = time.process_time() - began
+    # Of this process alone, so that a busy machine does not count.
+    assert took < 1.0, took
