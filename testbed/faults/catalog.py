@@ -136,7 +136,7 @@ def _move_gid(cluster: Cluster) -> None:
 
 
 def gid_slots(port: Path) -> tuple[str, str] | None:
-    """The slot of a port's RoCE v2 address that is routed by IPv4, and an empty one; None for a port without address."""
+    """The slot of a port's RoCE v2 address for IPv4, and an empty one; None for a port without such an address."""
     tables = {gid.name: gid.read_text() for gid in (port / "gids").iterdir()}
     types = {slot: port / "gid_attrs/types" / slot for slot in tables}
     routed = [slot for slot, gid in tables.items()

@@ -51,9 +51,9 @@ class Load:
         for worker in self._workers:
             worker.join(REQUEST_S)
 
-    def once(self) -> Outcome:
-        """One request, to its answer or its error."""
-        body = {"model": self.model, "prompt": "What is the capital of France?", "max_tokens": 24, "temperature": 0}
+    def once(self, tokens: int = 24) -> Outcome:
+        """One request, to its answer of so many tokens or its error."""
+        body = {"model": self.model, "prompt": "What is the capital of France?", "max_tokens": tokens, "temperature": 0}
         request = urllib.request.Request(
             f"{self.url}/v1/completions",
             json.dumps({**body, "ignore_eos": True}).encode(),
@@ -62,8 +62,8 @@ class Load:
         began = time.time()
         try:
             with self._opener.open(request, timeout=REQUEST_S) as answer:
-                tokens = json.load(answer)["usage"]["completion_tokens"]
-            return Outcome(began, time.time(), tokens == 24, f"{tokens} tokens")
+                got = json.load(answer)["usage"]["completion_tokens"]
+            return Outcome(began, time.time(), got == tokens, f"{got} tokens")
         except urllib.error.HTTPError as err:
             return Outcome(began, time.time(), False, f"status {err.code}")
         except TimeoutError:

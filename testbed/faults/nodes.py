@@ -153,6 +153,12 @@ class Cluster:
         except subprocess.TimeoutExpired:
             return ""
 
+    def running(self) -> int:
+        """Requests that the engine works on now."""
+        ask = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8000/metrics').read().decode())"
+        page = self.head.run(f'python3 -c "{ask}"')
+        return round(sum(float(n) for n in re.findall(r"^vllm:num_requests_running{.*} (\S+)$", page, re.MULTILINE)))
+
     def engines(self) -> dict[str, int]:
         """Engine cores of the head and ranks of every node: more than one of a kind must never be."""
         found = {"cores on the head": len(self.head.pids("VLLM::EngineCore"))}

@@ -3,23 +3,20 @@
 
 from __future__ import annotations
 
-import json
 import os
+import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from testbed.faults.chaos import CARDS, in_declared_state, run, sequence
 from testbed.faults.load import Load
-from testbed.faults.nodes import PROGRAM, Cluster
+from testbed.faults.nodes import STATE, Cluster, wait_for
 
 # How many sequences, and of how many steps: a hundred take hours.
 SEQUENCES, STEPS = (int(n) for n in os.environ.get("CHAOS", "1x2").split("x"))
 BAD = f'extends = "{CARDS[0]}"\n[environment.worker]\nPYTHONHOME = "/nowhere"\n'
-
-
-def served(cluster: Cluster) -> str:
-    return str(json.loads(cluster.head.run(f"{PROGRAM} status --json", timeout=60))["card"])
 
 
 def test_a_switch_serves_the_other_card(cluster: Cluster, load: Load) -> None:
@@ -39,7 +36,12 @@ def test_a_card_that_cannot_serve_gives_way_to_the_one_before(cluster: Cluster, 
     assert load.once().answered
 
 
-def test_a_stop_frees_the_nodes_and_a_start_serves_what_served(cluster: Cluster, load: Load) -> None:
+def test_a_stop_lets_requests_end_and_a_start_serves_what_served(cluster: Cluster, load: Load) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        long = [pool.submit(load.once, 400) for _ in range(4)]
+        wait_for(lambda: "" if cluster.running() >= 4 else "not yet", 20, "four requests run", 0.1)
+        cluster.head.run("systemctl --user stop vllm-serve", timeout=60)
+        assert [request.result().text for request in long] == ["400 tokens"] * 4
     done = cluster.play("playbooks/stop.yml")
     assert done.status == 0, done.output[-3000:]
     assert set(cluster.engines().values()) == {0}
@@ -48,6 +50,19 @@ def test_a_stop_frees_the_nodes_and_a_start_serves_what_served(cluster: Cluster,
     assert done.status == 0, done.output[-3000:]
     assert in_declared_state(cluster, CARDS[1]) == ""
     assert load.once().answered
+
+
+def test_of_two_plays_one_is_refused_and_told_of_the_other(cluster: Cluster) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(cluster.play, "site.yml")
+        lock = f"{STATE}/play.lock"
+        wait_for(
+            lambda: "" if cluster.head.run(f"cat {lock}", check=False) else "no lock", 60, "the first play works", 0.2
+        )
+        second = cluster.play("site.yml")
+        assert first.result().status == 0, first.result().output[-3000:]
+    assert second.status != 0
+    assert re.search(r"process \d+, .*\) since 20", second.output), second.output[-3000:]
 
 
 @pytest.mark.parametrize("seed", range(1, SEQUENCES + 1))
