@@ -9,21 +9,20 @@ import base64
 from pathlib import Path
 from typing import Any
 
-from ansible.plugins.action import ActionBase
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._engine_lock import LockError
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._engine_tags import Target
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._engine_wheelhouse import contents
+from ansible_collections.dgx_spark.vllm.plugins.plugin_utils._model_progress import ProgressAction
 
 
-class ActionModule(ActionBase):
-    """The action behind M(dgx_spark.vllm.engine_wheelhouse)."""
+class ActionModule(ProgressAction):
+    """Begins the fetch and watches it; where nothing is missing the module answers at once."""
 
-    _supports_check_mode = True
-    _supports_async = True
+    module = "dgx_spark.vllm.engine_wheelhouse"
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Say which wheels the target needs, and run the module with that."""
-        super().run(tmp, task_vars)
+        result: dict[str, Any] = super().run(tmp, task_vars)
         args = dict(self._task.args)
         if "listing" not in args:
             try:
@@ -38,7 +37,4 @@ class ActionModule(ActionBase):
             args["listing"] = house.listing()
             args["built"] = {name: base64.b64encode(content).decode() for name, content in house.built.items()}
         # Wheels that are built here have no address of their own: only who fetches first makes them.
-        result: dict[str, Any] = self._execute_module(
-            module_args=args, task_vars=task_vars, wrap_async=bool(self._task.async_val)
-        )
-        return {**result, "listing": args["listing"]}
+        return {**result, **self.run_job(args, task_vars or {}), "listing": args["listing"]}

@@ -8,6 +8,7 @@ configuration files, without a network, and from wheels whose hashes the lock ho
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -15,9 +16,10 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 import time
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -25,9 +27,11 @@ from typing import Any
 from . import _manifest, _release
 from ._engine_kept import keep_generated
 from ._host_facts import UNIT_PATH
+from ._progress import Meter
 
-INSTALL_TIMEOUT_S = 3600
+INSTALL_TIMEOUT_S = 7200
 CHECK_TIMEOUT_S = 600
+LOOK_EVERY_S = 3.0
 # Room for compiled bytecode and for what an installation needs on the side.
 SPARE_BYTES = 1 << 30
 
@@ -134,7 +138,32 @@ def uv_environment(cache: Path) -> dict[str, str]:
     }
 
 
-def _install(root: Path, name: str, wheelhouse: Path, python: str, lock: int) -> None:
+@contextlib.contextmanager
+def _growing(folder: Path, meter: Meter) -> Iterator[None]:
+    """Tell how many bytes are below a folder while something fills it."""
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(LOOK_EVERY_S):
+            # What moves while it is counted is counted the next time.
+            with contextlib.suppress(OSError):
+                meter.at(sum(item.size for item in _manifest.scan(folder).values()))
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _cache(root: Path, name: str) -> Path:
+    """uv's cache for one build."""
+    return _release.releases(root) / f".{name}.cache"
+
+
+def _install(root: Path, name: str, wheelhouse: Path, python: str, lock: int, timeout_s: int) -> None:
     """Unpack the wheels into a fresh environment."""
     release = _release.releases(root) / name
     contents = _release.read_json(wheelhouse / "wheels.json")
@@ -142,7 +171,7 @@ def _install(root: Path, name: str, wheelhouse: Path, python: str, lock: int) ->
     uv = str(install_uv(root, wheelhouse / uv_wheel[2], uv_wheel[1]))
     # A cache of its own that goes away afterwards: its files are then only the environment's, so links are safe
     # (nobody can edit one file and poison another), and the bytes are written once instead of twice.
-    cache = _release.releases(root) / f".{name}.cache"
+    cache = _cache(root, name)
     shutil.rmtree(cache, ignore_errors=True)
     env = uv_environment(cache)
     try:
@@ -153,7 +182,7 @@ def _install(root: Path, name: str, wheelhouse: Path, python: str, lock: int) ->
             *("--require-hashes", "--no-deps", "--link-mode", "hardlink", "--compile-bytecode"),
             *("-r", str(wheelhouse / "requirements.txt")),
         ]
-        run(install, env, INSTALL_TIMEOUT_S, lock)
+        run(install, env, timeout_s, lock)
     finally:
         shutil.rmtree(cache, ignore_errors=True)
 
@@ -202,12 +231,15 @@ def build(
     programs: Sequence[str],
     card_environment: Mapping[str, str],
     wait_s: int,
+    timeout_s: int = INSTALL_TIMEOUT_S,
+    meter: Meter | None = None,
 ) -> dict[str, Any]:
     """Make a release complete, whatever was there of it; returns what is in it and what was done.
 
+    wait_s: how long another build of the same release is waited for; timeout_s: how long the installation may take.
     Whoever is killed in the middle leaves a folder without a manifest; the next one starts it afresh.
     """
-    release = _release.releases(root) / name
+    release, meter = _release.releases(root) / name, meter or Meter()
     with _release.exclusive(root, name, wait_s) as lock:
         if (release / _manifest.NAME).exists():
             return {**_release.read_json(release / "release.json"), "built": False}
@@ -221,14 +253,18 @@ def build(
             raise BuildError(
                 f"{root} has {free / 1e9:.1f} GB free, the environment needs {need / 1e9:.1f} GB; make room"
             )
-        _install(root, name, wheelhouse, python, lock)
+        meter.phase("unpacking", need - SPARE_BYTES)
+        with _growing(_cache(root, name), meter):
+            _install(root, name, wheelhouse, python, lock, timeout_s)
         installed = time.monotonic()
+        meter.phase("running it", 0)
         found = look(release, imports, programs, card_environment)
         faults = judge(found, expected)
         if faults:
             raise BuildError(f"the environment is not what was asked for: {'; '.join(faults)}")
         looked = time.monotonic()
-        manifest = _manifest.make(release)
+        meter.phase("hashing", need - SPARE_BYTES)
+        manifest = _manifest.make(release, count=meter.add)
         wrong = _manifest.broken_records(release, manifest)
         if wrong:
             raise BuildError(f"{len(wrong)} files are not as their wheels say, the first: {', '.join(wrong[:5])}")

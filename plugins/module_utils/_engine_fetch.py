@@ -10,6 +10,7 @@ import http.client
 import json
 import os
 import shutil
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -20,6 +21,7 @@ from typing import NamedTuple
 
 from ._engine_lock import Wheel
 from ._host_facts import disk_free
+from ._progress import Meter
 
 CHUNK = 1 << 20
 ATTEMPTS = 6
@@ -99,6 +101,12 @@ def require_space(wheels: Sequence[Wheel], dest: Path, reserve: int) -> None:
         )
 
 
+def _part_size(wheel: Wheel, dest: Path) -> int:
+    """How much of a wheel an earlier fetch left."""
+    part = dest / f"{wheel.sha256}.part"
+    return part.stat().st_size if part.exists() else 0
+
+
 def _download(wheel: Wheel, part: Path, count: Callable[[int], None]) -> None:
     """Fetch a wheel into `part`, going on from what is there already; OSError or HTTPException on a cut."""
     have = part.stat().st_size if part.exists() else 0
@@ -176,11 +184,14 @@ def fetch(
     built: dict[str, bytes] | None = None,
     keep: Sequence[str] = (),
     exactly: bool = True,
+    meter: Meter | None = None,
+    stop: threading.Event | None = None,
 ) -> Result:
     """Make `dest` hold exactly the wheels, every one verified; FetchError names all that could not be had.
 
     seeds: folders to look in before the network; built: contents of the wheels that have no address; keep: names
-    of further files that stay; exactly: nothing else stays.
+    of further files that stay; exactly: nothing else stays; meter: is told how far it is; stop: once set, what is under
+    way ends, and the next fetch goes on from there.
     """
     dest.mkdir(parents=True, exist_ok=True)
     marks, totals = Marks(dest), {"fetched": 0, "seeded": 0, "kept": 0}
@@ -197,11 +208,18 @@ def fetch(
         else:
             wanted.append(wheel)
 
+    guard, meter = threading.Lock(), meter or Meter()
+
     def count(length: int) -> None:
-        totals["fetched"] += length
+        with guard:
+            totals["fetched"] += length
+        meter.add(length)
+        if stop and stop.is_set():
+            raise FetchError("stopped before all was there; run again to go on")
 
     # Largest first: the long ones do not start when everything else is done.
     wanted.sort(key=lambda wheel: -wheel.size)
+    meter.phase("", sum(wheel.size for wheel in wanted), sum(_part_size(wheel, dest) for wheel in wanted))
     with ThreadPoolExecutor(4) as pool:
         reasons = list(pool.map(lambda wheel: _fetch_one(wheel, dest, count) if wheel.url else "no address", wanted))
     wrong = [

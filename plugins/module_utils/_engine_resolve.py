@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -24,6 +25,23 @@ GLIBC = (2, 39)
 RESOLVE_TIMEOUT_S = 1800
 
 
+def project(row: Mapping[str, Any], target: Target) -> str:
+    """What is to be resolved, as uv reads it: a package that has an index of its own comes from there or not at all,
+    and nothing else is ever asked of that index."""
+    sources = {str(name): str(url) for name, url in row.get("sources", {}).items()}
+    names = {url: f"index-{number}" for number, url in enumerate(dict.fromkeys(sources.values()))}
+    lines = [
+        *("[project]", 'name = "what-the-variant-wants"', 'version = "0"'),
+        f"requires-python = {json.dumps('>=' + target.python)}",
+        f"dependencies = {json.dumps(list(row['requirements']))}",
+        "[tool.uv.sources]",
+        *(f"{name} = {{ index = {json.dumps(names[url])} }}" for name, url in sources.items()),
+    ]
+    for url, name in names.items():
+        lines += ["[[tool.uv.index]]", f"name = {json.dumps(name)}", f"url = {json.dumps(url)}", "explicit = true"]
+    return "\n".join([*lines, ""])
+
+
 def arguments(row: Mapping[str, Any], target: Target, index: str, files: Mapping[str, Path]) -> list[str]:
     """The command line that resolves a variant for a target, behind `uv`."""
     argv = [
@@ -41,14 +59,14 @@ def arguments(row: Mapping[str, Any], target: Target, index: str, files: Mapping
         argv += ["--index-strategy", "unsafe-best-match"]
     if row.get("exclude_newer"):
         argv += ["--exclude-newer", str(row["exclude_newer"])]
-        for package in row.get("undated", []):
+        for package in [*row.get("undated", []), *row.get("sources", {})]:
             argv += ["--exclude-newer-package", f"{package}=false"]
     for option in ("overrides", "constraints"):
         if option in files:
             argv += [f"--{option}", str(files[option])]
     if row.get("no_deps"):
         argv.append("--no-deps")
-    return [*argv, str(files["requirements"]), "--output-file", str(files["output"])]
+    return [*argv, str(files["project"]), "--output-file", str(files["output"])]
 
 
 def _certificates() -> dict[str, str]:
@@ -97,9 +115,9 @@ def resolve(
     folder = Path(tempfile.mkdtemp(prefix="lock-", dir=cache))
     try:
         for target in targets:
-            files = {"requirements": folder / "requirements.in", "output": folder / "pylock.toml"}
+            files = {"project": folder / "pyproject.toml", "output": folder / "pylock.toml"}
             files["output"].unlink(missing_ok=True)
-            files["requirements"].write_text("\n".join(row["requirements"]) + "\n")
+            files["project"].write_text(project(row, target))
             if row.get("overrides"):
                 files["overrides"] = folder / "overrides.txt"
                 files["overrides"].write_text("\n".join(row["overrides"]) + "\n")

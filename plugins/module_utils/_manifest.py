@@ -14,7 +14,7 @@ import hashlib
 import json
 import multiprocessing
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,11 +83,18 @@ def _hash_many(arguments: tuple[str, list[str]]) -> dict[str, str]:
     return sums
 
 
-def hash_files(root: Path, sizes: Mapping[str, int], workers: int | None = None) -> dict[str, str]:
+def _ignore(_length: int) -> None:
+    """Nobody wants to know."""
+
+
+def hash_files(
+    root: Path, sizes: Mapping[str, int], workers: int | None = None, count: Callable[[int], None] = _ignore
+) -> dict[str, str]:
     """The sha256 of files below a folder, on all cores that this process may use.
 
     Processes, not threads: with tens of thousands of small files it is the interpreter that is busy. The largest
-    files go first, one at a time, so that none of them is started when everything else is done.
+    files go first, one at a time, so that none of them is started when everything else is done. count: is told the
+    bytes that were hashed.
     """
     cores = workers or len(os.sched_getaffinity(0))
     paths = sorted(sizes, key=lambda path: -sizes[path])
@@ -101,6 +108,7 @@ def hash_files(root: Path, sizes: Mapping[str, int], workers: int | None = None)
         sums: dict[str, str] = {}
         for part in pool.imap_unordered(_hash_many, [(str(root), job) for job in jobs]):
             sums.update(part)
+            count(sum(sizes[path] for path in part))
     return sums
 
 
@@ -154,11 +162,11 @@ def digest(files: Mapping[str, list[Any]], package: str | None = None) -> str:
     return total.hexdigest()
 
 
-def make(root: Path, workers: int | None = None) -> dict[str, Any]:
+def make(root: Path, workers: int | None = None, count: Callable[[int], None] = _ignore) -> dict[str, Any]:
     """The manifest of a folder of installed packages."""
     owners, versions, _unused = records(root)
     seen = scan(root)
-    sums = hash_files(root, {path: item.size for path, item in seen.items() if not item.link}, workers)
+    sums = hash_files(root, {path: item.size for path, item in seen.items() if not item.link}, workers, count)
     files: dict[str, list[Any]] = {
         path: [item.size, item.mtime_ns, f"{LINK}{item.link}" if item.link else sums[path], owner_of(path, owners)]
         for path, item in seen.items()

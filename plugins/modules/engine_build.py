@@ -15,6 +15,8 @@ description:
   - Installs the wheels of a wheelhouse into a folder of its own with uv, offline and by hash, checks what came out in
     the environment of a unit, and writes the manifest. A release without a manifest is not taken for one.
   - Changes nothing else; making the release current is the work of M(dgx_spark.vllm.engine_switch).
+  - Works in the background and shows how far it is. A build that was begun goes on when the controller goes away, and
+    is found again by the next play.
   - User settings (C(UV_*), C(PIP_*), configuration files, C(PYTHONPATH), conda) have no influence.
 options:
   root:
@@ -56,6 +58,14 @@ options:
     description: How long to wait for another build of the same release (seconds).
     type: int
     default: 1800
+  timeout_s:
+    description: How long the installation may take (seconds). For as long a build goes on that nobody watches.
+    type: int
+    default: 7200
+  wait:
+    description: Come back when the release is built. The action plugin of the same name sets it to false and watches.
+    type: bool
+    default: true
 extends_documentation_fragment: [ansible.builtin.action_common_attributes]
 attributes:
   check_mode:
@@ -84,11 +94,47 @@ release:
 """
 
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._engine_build import BuildError, build
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._manifest import NAME
+from ansible_collections.dgx_spark.vllm.plugins.module_utils._progress_job import Job, JobError, run_here, start
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._release import BusyError, releases
+
+
+def run(args: dict[str, Any], check_mode: bool) -> dict[str, Any]:
+    """Build it, begin to, or say whether there is anything to build."""
+    root, name = Path(args["root"]), args["id"]
+    there = (releases(root) / name / NAME).exists()
+    if check_mode:
+        return {"changed": not there}
+
+    def work(job: Job) -> dict[str, Any]:
+        try:
+            release = build(
+                root,
+                name,
+                Path(args["wheelhouse"]),
+                args["python"],
+                args["expected"],
+                args["imports"],
+                args["programs"],
+                {key: str(value) for key, value in args["environment"].items()},
+                args["wait_s"],
+                args["timeout_s"],
+                job.meter,
+            )
+        except (BuildError, BusyError, OSError) as exc:
+            raise JobError(str(exc)) from exc
+        return {"changed": release.pop("built"), "release": release}
+
+    title = f"building release {name}"
+    if args["wait"] or there:
+        return run_here(title, work)
+    spec = {key: value for key, value in args.items() if key != "wait"}
+    job = start(root / "state" / "jobs", f"build-{name}", title, work, spec, args["timeout_s"])
+    return {"changed": False, "job": job}
 
 
 def main() -> None:
@@ -104,29 +150,15 @@ def main() -> None:
             "programs": {"type": "list", "elements": "str", "default": []},
             "environment": {"type": "dict", "default": {}},
             "wait_s": {"type": "int", "default": 1800},
+            "timeout_s": {"type": "int", "default": 7200},
+            "wait": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
     )
-    args = module.params
-    root = Path(args["root"])
-    if module.check_mode:
-        there = (releases(root) / args["id"] / NAME).exists()
-        module.exit_json(changed=not there)
     try:
-        release = build(
-            root,
-            args["id"],
-            Path(args["wheelhouse"]),
-            args["python"],
-            args["expected"],
-            args["imports"],
-            args["programs"],
-            {key: str(value) for key, value in args["environment"].items()},
-            args["wait_s"],
-        )
-    except (BuildError, BusyError, OSError) as exc:
-        module.fail_json(msg=str(exc))
-    module.exit_json(changed=release.pop("built"), release=release)
+        module.exit_json(**run(module.params, module.check_mode))
+    except (JobError, OSError) as error:
+        module.fail_json(msg=str(error))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ author: dgx_spark.vllm contributors (@dgx-spark)
 description:
   - Makes a folder hold exactly the wheels that a lock names for one kind of node, every one verified by its hash.
   - A fetch that was cut goes on from where it was. Wheels that other folders hold are taken from there.
+  - Works in the background and shows how far it is. What was begun goes on for two minutes after a play was killed, and
+    is found again by the next.
   - Runs where the network is, on the controller or on the head, and with O(mirror) on the other nodes. The locks are
     read on the controller.
 options:
@@ -66,6 +68,10 @@ options:
     description: Contents of the wheels that are built on the controller. Set by the action plugin; not for playbooks.
     type: dict
     default: {}
+  wait:
+    description: Come back when all is there. The action plugin of the same name sets it to false and watches.
+    type: bool
+    default: true
 extends_documentation_fragment: [ansible.builtin.action_common_attributes]
 attributes:
   check_mode:
@@ -110,6 +116,7 @@ listing:
 import base64
 import os
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._engine_fetch import (
@@ -119,6 +126,46 @@ from ansible_collections.dgx_spark.vllm.plugins.module_utils._engine_fetch impor
     require_space,
 )
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._engine_wheelhouse import listed, mirrored, write_lists
+from ansible_collections.dgx_spark.vllm.plugins.module_utils._progress_job import Job, JobError, run_here, start
+
+
+def run(args: dict[str, Any], check_mode: bool) -> dict[str, Any]:
+    """Fill it, begin to, or say what is missing."""
+    dest, only, mirror = Path(args["dest"]), set(args["only"]), args["mirror"]
+    if not args["listing"]:
+        raise JobError("no listing: the action plugin of the same name makes it from the locks")
+    wheels, uv = listed(args["listing"])
+    wanted = [wheel for wheel in [*wheels, uv] if not only or wheel.package in only]
+    absent = missing(wanted, dest)
+    if check_mode:
+        return {"changed": bool(absent), "missing_bytes": sum(wheel.size for wheel in absent)}
+    built = {name: base64.b64decode(content) for name, content in args["built"].items()}
+    seeds = [path for item in args["seeds"] for path in [Path(item), *sorted(Path(item).glob("*/"))]]
+    if mirror:
+        # A proxy of the user's has no business on the fabric.
+        os.environ["no_proxy"] = "*"
+        wanted = [mirrored(wheel, mirror) for wheel in wanted]
+
+    def work(job: Job) -> dict[str, Any]:
+        try:
+            require_space(absent, dest, args["reserve"])
+            lists = write_lists(wheels, uv, dest)
+            others = [seed for seed in seeds if seed != dest]
+            result = fetch(wanted, dest, others, built, lists, not only, job.meter, job.stop)
+        except (FetchError, OSError) as exc:
+            raise JobError(str(exc)) from exc
+        return {
+            "changed": bool(result.fetched or result.seeded),
+            "fetched_bytes": result.fetched,
+            "seeded_bytes": result.seeded,
+            "kept_bytes": result.kept,
+        }
+
+    title = "taking wheels from the head" if mirror else "fetching wheels"
+    if args["wait"] or not absent:
+        return run_here(title, work)
+    spec = {key: value for key, value in args.items() if key != "wait"}
+    return {"changed": False, "job": start(dest.parent / ".jobs", dest.name, title, work, spec)}
 
 
 def main() -> None:
@@ -138,36 +185,14 @@ def main() -> None:
             "seeds": {"type": "list", "elements": "path", "default": []},
             "reserve": {"type": "int", "default": 1 << 30},
             "built": {"type": "dict", "default": {}},
+            "wait": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
     )
-    args = module.params
-    dest, only = Path(args["dest"]), set(args["only"])
-    if not args["listing"]:
-        module.fail_json(msg="no listing: the action plugin of the same name makes it from the locks")
-    wheels, uv = listed(args["listing"])
-    wanted = [wheel for wheel in [*wheels, uv] if not only or wheel.package in only]
-    absent = missing(wanted, dest)
-    if module.check_mode:
-        module.exit_json(changed=bool(absent), missing_bytes=sum(wheel.size for wheel in absent))
-    built = {name: base64.b64decode(content) for name, content in args["built"].items()}
-    if args["mirror"]:
-        # A proxy of the user's has no business on the fabric.
-        os.environ["no_proxy"] = "*"
-        wanted = [mirrored(wheel, args["mirror"]) for wheel in wanted]
-    seeds = [path for item in args["seeds"] for path in [Path(item), *sorted(Path(item).glob("*/"))]]
     try:
-        require_space(absent, dest, args["reserve"])
-        lists = write_lists(wheels, uv, dest)
-        result = fetch(wanted, dest, [seed for seed in seeds if seed != dest], built, keep=lists, exactly=not only)
-    except (FetchError, OSError) as exc:
-        module.fail_json(msg=str(exc))
-    module.exit_json(
-        changed=bool(result.fetched or result.seeded),
-        fetched_bytes=result.fetched,
-        seeded_bytes=result.seeded,
-        kept_bytes=result.kept,
-    )
+        module.exit_json(**run(module.params, module.check_mode))
+    except (JobError, OSError) as error:
+        module.fail_json(msg=str(error))
 
 
 if __name__ == "__main__":

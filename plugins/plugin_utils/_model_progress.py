@@ -16,6 +16,7 @@ from ansible_collections.dgx_spark.vllm.plugins.module_utils._progress import li
 from ansible_collections.dgx_spark.vllm.plugins.plugin_utils._model_screen import Screen
 
 EVERY_S = 1.0
+FIRST_S = 0.125
 # A connection for management that is away for so long is told as a failure; the job itself may go on for its lease.
 DEAF_S = 60.0
 
@@ -45,6 +46,8 @@ class ProgressAction(ActionBase):
         look = f"touch {lease}; flock -n {lock} true && echo free || echo held; cat {status}"
         screen = Screen(host)
         heard = time.monotonic()
+        # What takes a moment is not made to take a second.
+        pause = FIRST_S
         try:
             while True:
                 found = self._look(look)
@@ -63,7 +66,8 @@ class ProgressAction(ActionBase):
                 elif time.monotonic() - heard > DEAF_S:
                     message = f"{host} has not answered for {DEAF_S:.0f} s; its work goes on for a while: run again"
                     return {"unreachable": True, "changed": False, "msg": message}
-                time.sleep(EVERY_S)
+                time.sleep(pause)
+                pause = min(2 * pause, EVERY_S)
         finally:
             screen.close()
 

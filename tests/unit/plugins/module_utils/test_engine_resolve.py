@@ -71,6 +71,36 @@ def test_hashes_and_sizes_are_there_although_no_index_says_them(index: Index, tm
     assert lock.tool == {"variant": "cu129", "vllm": "0.25.1"}
 
 
+def test_a_package_with_an_index_of_its_own_comes_from_there_and_nothing_else_does(
+    index: Index, tmp_path: Path
+) -> None:
+    """As the row of cu129 says it: no name that both have is taken from the wrong one, however new it is there."""
+    www, tag = tmp_path / "www", f"cp3{PYTHON.split('.')[1]}-cp3{PYTHON.split('.')[1]}-manylinux_2_28_aarch64"
+    put(www, "torch", "certifi", "2099.1.1")
+    put(www, "vllm", "certifi", "2099.1.1")
+    put(www, "torch", "vllm", "0.25.1+cu129", tag, ("certifi<1",))
+    put(www, "pypi", "vllm", "0.25.1", tag)
+    put(www, "pypi", "torchcodec", "9.0.0", tag)
+    put(www, "torch", "torchvision", "0.26.0", tag, ("torch==2.11.0",))
+    put(www, "pypi", "torchvision", "0.26.0", tag, ("torch==2.11.0", "certifi<1"))
+    torch, vllm = f"{index.url}/torch", f"{index.url}/vllm"
+    sources = {"vllm": vllm, "torch": torch, "torchvision": torch, "torchcodec": torch}
+    wanted = ["vllm==0.25.1+cu129", "torch==2.11.0+cu129", "torchvision==0.26.0", "torchcodec>=0.14"]
+    lock = resolve(index, tmp_path, requirements=wanted, indexes=[], sources=sources)
+    versions = {name: entry["version"] for name, entry in lock.packages.items()}
+    assert versions == {
+        "vllm": "0.25.1+cu129", "torch": "2.11.0+cu129", "torchvision": "0.26.0", "torchcodec": "0.15.0",
+        "certifi": "2026.1.1",
+    }  # fmt: skip
+    for item in _engine_lock.select(lock, TARGET):
+        assert item.url.startswith(f"{sources.get(item.package, index.url + '/pypi')}/files/"), item
+        assert "x86_64" not in item.filename
+    # What such an index lacks is an error, also where another index has it.
+    (www / "torch/torchcodec/index.html").unlink()
+    with pytest.raises(BuildError, match="torchcodec"):
+        resolve(index, tmp_path, requirements=wanted, indexes=[], sources=sources)
+
+
 def test_two_targets_make_one_lock(index: Index, tmp_path: Path) -> None:
     lock = resolve(index, tmp_path, (TARGET, OTHER))
     one = [item.filename for item in _engine_lock.select(lock, TARGET)]
@@ -133,7 +163,7 @@ def test_another_nccl_is_that_package_alone(index: Index, tmp_path: Path) -> Non
 
 
 def test_dates_are_asked_for_only_where_an_index_gives_them() -> None:
-    files = {"requirements": Path("r"), "output": Path("o")}
+    files = {"project": Path("p"), "output": Path("o")}
     plain = _engine_resolve.arguments({"exclude_newer": "2026-07-20"}, TARGET, "https://i", files)
     assert plain[plain.index("--exclude-newer") + 1] == "2026-07-20"
     assert "--index-strategy" not in plain
@@ -142,3 +172,8 @@ def test_dates_are_asked_for_only_where_an_index_gives_them() -> None:
     assert argv[argv.index("--exclude-newer-package") + 1] == "torch=false"
     assert argv[argv.index("--index-strategy") + 1] == "unsafe-best-match"
     assert argv[argv.index("--python-platform") + 1] == "aarch64-manylinux_2_39"
+    own = _engine_resolve.arguments(
+        {"exclude_newer": "2026-07-20", "sources": {"vllm": "https://v"}}, TARGET, "i", files
+    )
+    assert own[own.index("--exclude-newer-package") + 1] == "vllm=false"
+    assert "--index-strategy" not in own
