@@ -26,6 +26,8 @@ UNIT_PATH = "/usr/local/cuda/bin:/usr/bin:/bin"
 PROGRAM_TIMEOUT_S = 20
 MOST_CONFIG_BYTES = 1 << 20
 MOST_MODELS = 64
+# Every unit of ours names a program in this folder.
+STATE_NAME = "/dgx-spark-vllm/"
 
 
 def _text(path: Path) -> str:
@@ -153,6 +155,15 @@ def staged_configs(models_root: Path) -> dict[str, dict[str, Any]]:
     return {path.parent.name: config for path in paths if (config := _table(path))}
 
 
+def unit_files(root: Path, home: Path) -> dict[str, list[str]]:
+    """Units of the deployment that lie in each scope's folder. One of the same name that is somebody else's is none."""
+    folders = {"user": home / ".config/systemd/user", "system": root / "etc/systemd/system"}
+    return {
+        scope: sorted(path.name for path in folder.glob("vllm-*.service") if STATE_NAME in _text(path))
+        for scope, folder in folders.items()
+    }
+
+
 def probe(root: str, unit_path: str, disk_paths: list[str], state_root: str, models_root: str = "") -> dict[str, Any]:
     """Everything that the roles must know of a node before they decide anything.
 
@@ -198,6 +209,7 @@ def probe(root: str, unit_path: str, disk_paths: list[str], state_root: str, mod
         "gpus": parse_gpus(_run(["nvidia-smi", query, "--format=csv,noheader"], unit_path)),
         "nvcc": parse_nvcc(_run(["nvcc", "--version"], unit_path)),
         "release": os.path.realpath(current) if current.is_symlink() else "",
+        "unit_files": unit_files(base, home),
         "measured": _table(home / state_root / "state/measured.json"),
         "configs": staged_configs(home / models_root.removeprefix("~/")) if models_root else {},
     }

@@ -71,6 +71,7 @@ node:
     gpus: [{name: NVIDIA GB10, driver: 580.95.05, compute_cap: "12.1"}]
     nvcc: "13.0"
     systemd: 255
+    unit_files: {user: [vllm-serve.service], system: []}
     configs: {Laguna-S-2.1-FP8: {num_hidden_layers: 48}}
     measured: {kv_tokens: 273095, contexts: 1.04, start_sha256: 5f2b...}
 fabric:

@@ -91,3 +91,14 @@ def test_configs_of_staged_models_and_the_last_starts_figures(tmp_path: Path) ->
     assert found["configs"] == {"good": {"num_hidden_layers": 4}}
     assert found["measured"] == {"kv_tokens": 5}
     assert facts.probe("/", "/nowhere", [], str(tmp_path / "t"))["configs"] == {}
+
+
+def test_units_of_ours_are_told_from_others_of_the_same_name(tmp_path: Path) -> None:
+    user, system = tmp_path / "home/.config/systemd/user", tmp_path / "etc/systemd/system"
+    for folder in (user, system):
+        folder.mkdir(parents=True)
+    (user / "vllm-serve.service").write_text("ExecStart=/home/s/.local/share/dgx-spark-vllm/bin/fabric-env run")
+    (system / "vllm-serve.service").write_text("ExecStart=/home/s/venvs/vllm/bin/vllm serve")
+    (system / "vllm-guard.service").write_text("ExecStart=/home/s/.local/share/dgx-spark-vllm/bin/vllm-node guard")
+    found = facts.unit_files(tmp_path, tmp_path / "home")
+    assert found == {"user": ["vllm-serve.service"], "system": ["vllm-guard.service"]}
