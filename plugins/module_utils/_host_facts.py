@@ -20,14 +20,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ._units import MARK
+
 UNIT_PATH = "/usr/local/cuda/bin:/usr/bin:/bin"
 """PATH of the units behind the release's own bin (recipe.md: ninja and nvcc are looked for at the first forward)."""
 
 PROGRAM_TIMEOUT_S = 20
 MOST_CONFIG_BYTES = 1 << 20
 MOST_MODELS = 64
-# Every unit of ours names a program in this folder.
-STATE_NAME = "/dgx-spark-vllm/"
 
 
 def _text(path: Path) -> str:
@@ -159,7 +159,7 @@ def unit_files(root: Path, home: Path) -> dict[str, list[str]]:
     """Units of the deployment that lie in each scope's folder. One of the same name that is somebody else's is none."""
     folders = {"user": home / ".config/systemd/user", "system": root / "etc/systemd/system"}
     return {
-        scope: sorted(path.name for path in folder.glob("vllm-*.service") if STATE_NAME in _text(path))
+        scope: sorted(path.name for path in folder.glob("vllm-*.service") if MARK in _text(path))
         for scope, folder in folders.items()
     }
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ._node_journal import lines
-from ._units import Scope, UnitError, cause, outdated, show
+from ._units import MARK, Scope, UnitError, cause, outdated, show
 
 JOURNAL_LINES = 25
 
@@ -32,13 +32,20 @@ def _start_verb(scope: Scope, unit: str, now: Mapping[str, str]) -> str:
     return "restart"
 
 
-def refuse_both_scopes(scope: Scope, units: Sequence[str]) -> None:
-    """A unit in both scopes would be two engines at the next boot."""
+def refuse_both_scopes(scope: Scope, units: Sequence[str], predicted: bool) -> None:
+    """A unit in both scopes would be two engines at the next boot.
+
+    `predicted`: only look at what is not ours, since in check mode ours have only been said to go.
+    """
     other = Scope("user" if scope.name == "system" else "system", scope.uid)
-    if found := [str(other.unit_dir / unit) for unit in units if (other.unit_dir / unit).exists()]:
+    found = [path for unit in units if (path := other.unit_dir / unit).exists()]
+    if predicted:
+        found = [path for path in found if MARK not in path.read_text(encoding="utf-8", errors="replace")]
+    if found:
         raise UnitError(
-            f"units of the scope {other.name} are there: {', '.join(found)}; expected none beside those of the scope "
-            f"{scope.name}. Remove them: playbooks/stop.yml -e units_scope={other.name} -e stop_remove=true"
+            f"units of the scope {other.name} are there: {', '.join(map(str, found))}; expected none beside those of "
+            f"the scope {scope.name}. Ours are removed by playbooks/stop.yml -e units_scope={other.name} "
+            "-e stop_remove=true; stop and remove others by hand"
         )
 
 
@@ -50,10 +57,11 @@ def plan(
     absent: Sequence[str] = (),
     *,
     present_only: bool = False,
+    predicted: bool = False,
 ) -> list[Step]:
     """What has to be done, in order: first those that are to go, then the others."""
     if state == "started":
-        refuse_both_scopes(scope, units)
+        refuse_both_scopes(scope, units, predicted)
     units = [unit for unit in units if unit not in absent]
     states = show(scope, [*units, *absent])
     if present_only:

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SECTION = "[X-Vllm]"
+# Every unit of ours names a program in this folder.
+MARK = "/dgx-spark-vllm/"
 PROPERTIES = (
     "Id", "LoadState", "ActiveState", "SubState", "UnitFileState", "MainPID", "NRestarts", "Result",
     "NeedDaemonReload", "ExecMainStatus", "ExecMainCode", "ActiveEnterTimestampMonotonic", "FragmentPath",

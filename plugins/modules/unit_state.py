@@ -119,8 +119,9 @@ def main() -> None:
     scope = Scope(args["scope"], os.getuid() if args["uid"] is None else args["uid"])
     try:
         steps = plan(
-            scope, args["units"], args["state"], args["enabled"], args["absent"], present_only=args["present_only"]
-        )
+            scope, args["units"], args["state"], args["enabled"], args["absent"],
+            present_only=args["present_only"], predicted=module.check_mode,
+        )  # fmt: skip
         stale = {step.unit: step.why for step in steps if step.verb in ("start", "restart")}
         if steps and not module.check_mode and not args["look"]:
             carry_out(scope, steps, args["timeout"])
