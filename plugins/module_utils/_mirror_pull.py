@@ -25,9 +25,11 @@ from ._model_tree_deep import cores, settled_sum
 from ._model_tree_store import Store, write_atomic
 from ._progress_job import Job, JobError
 
-# A call to a node that is receiving itself shall find at least about so much more than the call before.
-_GULP: Final = 64 << 20
-_PAUSE_S: Final = (0.1, 1.0)
+# From one call to the next for a load of a node that is receiving itself: the time that each node of a chain adds. A
+# call costs two processes here and two there.
+_CYCLE_S: Final = 0.3
+# After a connection that failed.
+_PAUSE_S: Final = 1.0
 # Nothing new from the node before in the chain for so long, and the head is asked instead.
 _CHAIN_PATIENCE_S: Final = 15.0
 # Continued, mended block by block, and brought anew: what still differs then is wrong at its source.
@@ -166,10 +168,10 @@ class Pull:
 
     def _bring_from(self, source: Source, load: list[Item], how: int) -> bool:
         """Call until everything is here. False: ask the next source (or, from the head, the job shall stop)."""
-        tries, pause = 0, _PAUSE_S[0]
-        since, had = time.monotonic(), -1
+        tries, since, had = 0, time.monotonic(), -1
         turn = self._rails.turn()
         while not self.job.stop.is_set():
+            began = time.monotonic()
             outcome = self._call(source, load, how, turn + tries)
             tries += 1
             have = sum(item.arrived() for item in load)
@@ -179,12 +181,9 @@ class Pull:
                 if source.chained:
                     return False
                 raise JobError(self._refused(source, load, outcome))
+            # What came to a node of the chain during this call is there for the next one.
+            pause = max(_CYCLE_S - (time.monotonic() - began), 0.0)
             if have > had:
-                # As the rate was, so the next pause: a call costs two processes here and two there. But a part only of
-                # what the rest needs, or every node of a chain would add the time of a whole file.
-                rate = (have - max(had, 0)) / max(time.monotonic() - since, 1e-3)
-                rest = sum(item.size for item in load) - have
-                pause = min(max(min(_GULP, rest / 4) / max(rate, 1.0), _PAUSE_S[0]), _PAUSE_S[1])
                 since, had = time.monotonic(), have
             elif source.chained and time.monotonic() - since > _CHAIN_PATIENCE_S:
                 return False
@@ -192,7 +191,7 @@ class Pull:
                 self._last_error = f"{source.host}: {outcome.reason}"
                 if source.chained and tries >= 3:
                     return False
-                pause = _PAUSE_S[1]
+                pause = _PAUSE_S
             elif outcome.code and not source.chained:
                 raise JobError(f"rsync from {source.host}: {outcome.reason}")
             self.job.stop.wait(pause)
