@@ -36,12 +36,12 @@ class Fault:
     proof: Callable[[Cluster], str] = lambda _: ""
 
 
-def _kill(where: str, pattern: str, signal: str = "KILL") -> Act:
-    """A signal to the processes of one node whose command begins so."""
+def _kill(where: str, pattern: str = "", signal: str = "KILL") -> Act:
+    """A signal to the processes of one node whose command begins so; by default its ranks."""
 
     def act(cluster: Cluster) -> None:
         node = getattr(cluster, where)
-        node.signal(signal, node.pids(pattern))
+        node.signal(signal, node.pids(pattern or cluster.rank))
 
     return act
 
@@ -175,13 +175,13 @@ def _site(cluster: Cluster) -> None:
 FAULTS = (
     Fault("server", "SIGKILL of the server", _server),
     Fault("core", "SIGKILL of the engine core", _kill("head", "VLLM::EngineCore"), in_ci=True),
-    Fault("rank-worker", "SIGKILL of the worker's rank", _kill("worker", "ray::RayWorkerProc")),
-    Fault("rank-head", "SIGKILL of the head's rank", _kill("head", "ray::RayWorkerProc")),
+    Fault("rank-worker", "SIGKILL of the worker's rank", _kill("worker")),
+    Fault("rank-head", "SIGKILL of the head's rank", _kill("head")),
     Fault("raylet-worker", "SIGKILL of the worker's raylet", _kill("worker", "[^ ]*/raylet ")),
     Fault("raylet-head", "SIGKILL of the head's raylet", _kill("head", "[^ ]*/raylet "), notice_s=40),
     Fault("gcs", "SIGKILL of GCS", _kill("head", "[^ ]*/gcs_server "), notice_s=45, in_ci=True),
     Fault(
-        "frozen", "SIGSTOP of the worker's rank", _kill("worker", "ray::RayWorkerProc", "STOP"), notice_s=90, in_ci=True
+        "frozen", "SIGSTOP of the worker's rank", _kill("worker", signal="STOP"), notice_s=90, in_ci=True
     ),
     Fault("cable-5", "fabric cable cut for 5 s", lambda c: c.tool("cut", "2"), lambda c: c.tool("heal", "2"), 5,
           (0, 0), in_ci=True),

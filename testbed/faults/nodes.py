@@ -43,8 +43,9 @@ class Played:
 class Node:
     """One node, by its name in the bed."""
 
-    def __init__(self, bed: Path, name: str) -> None:
+    def __init__(self, bed: Path, name: str, scope: str) -> None:
         self.bed, self.name = bed, name
+        self.systemctl = "systemctl --user" if scope == "user" else "systemctl"
         self.number = name.rpartition("-")[2].lstrip("0")
 
     def run(self, command: str, check: bool = True, timeout: float = SSH_S, given: str = "") -> str:
@@ -63,7 +64,7 @@ class Node:
 
     def main_pid(self, unit: str) -> int:
         """Main process of a unit, 0 where none runs."""
-        return int(self.run(f"systemctl --user show -P MainPID {unit}").strip() or 0)
+        return int(self.run(f"{self.systemctl} show -P MainPID {unit}").strip() or 0)
 
     def pids(self, pattern: str) -> list[int]:
         """Processes whose command line begins with the pattern."""
@@ -82,13 +83,19 @@ class Node:
 
 
 class Cluster:
-    """All nodes of a bed, the head first. `site_vars`: arguments that every play gets to reach the bed's own state."""
+    """All nodes of a bed, the head first.
 
-    def __init__(self, bed: Path, site_vars: Sequence[str] = ()) -> None:
-        self.bed, self.site_vars = bed, tuple(site_vars)
+    site_vars: arguments that every play gets to reach the bed's own state; scope: of the units; rank: how the command
+    of a rank begins, which differs between the executors.
+    """
+
+    def __init__(
+        self, bed: Path, site_vars: Sequence[str] = (), scope: str = "user", rank: str = "ray::RayWorkerProc"
+    ) -> None:
+        self.bed, self.site_vars, self.rank = bed, tuple(site_vars), rank
         facts = json.loads(self.tool("inventory"))
         self.addresses = {name: v["ansible_host"] for name, v in facts["_meta"]["hostvars"].items()}
-        self.nodes = [Node(bed, name) for name in facts["sparks"]["hosts"]]
+        self.nodes = [Node(bed, name, scope) for name in facts["sparks"]["hosts"]]
         self.head, self.worker = self.nodes[0], self.nodes[-1]
 
     def tool(self, *args: str, timeout: float = 180) -> str:
@@ -149,7 +156,7 @@ class Cluster:
     def state(self) -> str:
         """State of the server's unit, empty where the head does not answer."""
         try:
-            return self.head.run("systemctl --user show -P ActiveState vllm-serve", check=False).strip()
+            return self.head.run(f"{self.head.systemctl} show -P ActiveState vllm-serve", check=False).strip()
         except subprocess.TimeoutExpired:
             return ""
 
@@ -162,7 +169,7 @@ class Cluster:
     def engines(self) -> dict[str, int]:
         """Engine cores of the head and ranks of every node: more than one of a kind must never be."""
         found = {"cores on the head": len(self.head.pids("VLLM::EngineCore"))}
-        return found | {f"ranks on {node.name}": len(node.pids("ray::RayWorkerProc")) for node in self.nodes}
+        return found | {f"ranks on {node.name}": len(node.pids(self.rank)) for node in self.nodes}
 
 
 def wait_for(probe: Callable[[], str], timeout_s: float, what: str, every_s: float = 1.0) -> float:
