@@ -16,12 +16,13 @@ from ._roce_problem import AMBIGUOUS, CONFIG, problem
 from ._roce_types import Facts, Problem
 
 TARGET = "/etc/netplan/60-dgx-spark-vllm-fabric.yaml"
-# Places in which a system keeps network configuration, and how each names an interface.
+# Places in which a system keeps network configuration: the files that matter there, and how each names an interface,
+# by its name or by its hardware address.
 PLACES = {
-    "/etc/netplan": r"^\s+['\"]?{name}['\"]?:|^\s*(?:name|match):.*\b{name}\b",
-    "/etc/NetworkManager/system-connections": r"^interface-name={name}$",
-    "/etc/systemd/network": r"^Name=.*\b{name}\b",
-    "/etc/network": r"^iface {name}\b",
+    "/etc/netplan": (".yaml", r"^\s+['\"]?{name}['\"]?:|^\s*(?:name|match):.*\b{name}\b", r"\bmacaddress:.*{mac}"),
+    "/etc/NetworkManager/system-connections": ("", r"^interface-name={name}$", r"^mac-address={mac}"),
+    "/etc/systemd/network": (".network", r"^Name=.*\b{name}\b", r"^(?:Permanent)?MACAddress=.*{mac}"),
+    "/etc/network": ("", r"^iface {name}\b", ""),
 }
 _HEAD = """\
 # Addresses of the RoCE fabric, written by dgx_spark.vllm (playbooks/fabric.yml).
@@ -60,8 +61,8 @@ def plan(
 ) -> tuple[dict[str, str], list[Problem]]:
     """Each host's file, and every reason not to write one.
 
-    hosts: name to {facts, configs (path to text)}, in the inventory's order; named: host to interface to
-    `address/prefix`, which replaces what would be found for that host.
+    hosts: name to {facts, configs (path to text), macs (interface to hardware address)}, in the inventory's order;
+    named: host to interface to `address/prefix`, which replaces what would be found for that host.
     """
     errors = _bad_names(hosts, named)
     kept = {name: ours(host["configs"].get(TARGET, "")) for name, host in hosts.items()}
@@ -70,7 +71,8 @@ def plan(
     found, errors = _assign(hosts, subnets, kept, named)
     for name, interfaces in found.items():
         errors += _elsewhere(name, hosts[name]["facts"], interfaces)
-        errors += _foreign(name, hosts[name]["configs"], [item for item in interfaces if item not in kept[name]])
+        new = {item: hosts[name]["macs"].get(item, "") for item in interfaces if item not in kept[name]}
+        errors += _foreign(name, hosts[name]["configs"], new)
     return {name: render(interfaces, mtu) for name, interfaces in found.items()}, errors
 
 
@@ -184,15 +186,18 @@ def _elsewhere(host: str, facts: Facts, interfaces: Mapping[str, str]) -> list[P
     return errors
 
 
-def _foreign(host: str, configs: Mapping[str, str], interfaces: Sequence[str]) -> list[Problem]:
-    """Interfaces that something else configures already."""
+def _foreign(host: str, configs: Mapping[str, str], interfaces: Mapping[str, str]) -> list[Problem]:
+    """Interfaces (with their hardware addresses) that something else configures already."""
     errors = []
     for path, text in sorted(configs.items()):
         folder = next((place for place in PLACES if path.startswith(f"{place}/")), "")
         if path == TARGET or not folder:
             continue
-        for name in interfaces:
-            if re.search(PLACES[folder].format(name=re.escape(name)), text, re.MULTILINE):
+        ending, by_name, by_mac = PLACES[folder]
+        for name, mac in interfaces.items():
+            patterns = [by_name.format(name=re.escape(name)), by_mac.format(mac=re.escape(mac)) if mac else ""]
+            pattern = "|".join(filter(None, patterns))
+            if path.endswith(ending) and re.search(pattern, text, re.MULTILINE | re.IGNORECASE):
                 cure = f"give the interface its address there, or take it out of {path} first"
                 found = f"{path} configures it already"
                 errors.append(problem(host, f"interface {name}", found, "configured nowhere", cure, AMBIGUOUS))

@@ -15,7 +15,7 @@ import os
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ._fabric_netplan import PLACES, TARGET, ours
@@ -51,6 +51,12 @@ def read_configs(root: str = "/") -> dict[str, str]:
             if path.is_file():
                 result["/" + str(path.relative_to(root))] = path.read_text(encoding="utf-8", errors="replace")
     return result
+
+
+def read_macs(names: Iterable[str], root: str = "/") -> dict[str, str]:
+    """The hardware addresses of interfaces."""
+    paths = {name: Path(root, "sys/class/net", name, "address") for name in names}
+    return {name: path.read_text(encoding="ascii").strip() for name, path in paths.items() if path.exists()}
 
 
 class Trial:

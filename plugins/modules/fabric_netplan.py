@@ -97,7 +97,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 host:
-  description: Facts of the fabric, and the texts of the files that configure interfaces.
+  description: Facts of the fabric, hardware addresses, and the texts of the files that configure interfaces.
   returned: V(read)
   type: dict
 files:
@@ -174,8 +174,9 @@ def main() -> None:
     )
     try:
         if module.params["phase"] == "read":
-            host = {"facts": read(), "configs": _fabric_netplan_try.read_configs()}
-            module.exit_json(changed=False, host=host)
+            facts, configs = read(), _fabric_netplan_try.read_configs()
+            macs = _fabric_netplan_try.read_macs(facts["netdevs"])
+            module.exit_json(changed=False, host={"facts": facts, "configs": configs, "macs": macs})
         {"plan": _plan, "begin": _begin, "confirm": _confirm}[module.params["phase"]](module)
     except (_fabric_netplan_try.TrialError, OSError) as error:
         module.fail_json(msg=str(error))

@@ -16,6 +16,7 @@ from ansible_collections.dgx_spark.vllm.plugins.module_utils import _fabric_netp
 from tests.unit.plugins.module_utils import fabric_trees as trees
 
 ONE, TWIN = "enp1s0f1np1", "enP2p1s0f1np1"
+MAC = "4c:bb:47:00:00:1a"
 SUBNETS = ["192.168.100.0/24", "192.168.101.0/24"]
 
 
@@ -23,7 +24,8 @@ def host(root: Path, addresses: dict[str, list[str]], configs: dict[str, str] | 
     """A Spark with a cable in port 1 whose interfaces have these addresses."""
     text = f"rocep1s0f1 {ONE} ACTIVE\n 0 v1 fe80:1\nroceP2p1s0f1 {TWIN} ACTIVE\n 0 v1 fe80:2\nrocep1s0f0 en0 DOWN"
     trees.tree(root, text)
-    return {"facts": trees.facts(trees.addresses(root, addresses)), "configs": configs or {}}
+    facts = trees.facts(trees.addresses(root, addresses))
+    return {"facts": facts, "configs": configs or {}, "macs": {ONE: MAC}}
 
 
 def interfaces(text: str) -> dict[str, list[str]]:
@@ -90,6 +92,9 @@ def test_link_local_addresses_count_as_none(tmp_path: Path) -> None:
         ("/etc/NetworkManager/system-connections/a.nmconnection", f"[connection]\ninterface-name={ONE}\n"),
         ("/etc/systemd/network/10-fabric.network", f"[Match]\nName=lo {ONE}\n"),
         ("/etc/network/interfaces", f"auto {ONE}\niface {ONE} inet static\n"),
+        ("/etc/netplan/50-cloud-init.yaml", f'    a:\n      match: {{macaddress: "{MAC.upper()}"}}\n'),
+        ("/etc/NetworkManager/system-connections/b.nmconnection", f"[ethernet]\nmac-address={MAC.upper()}\n"),
+        ("/etc/systemd/network/20-rail.network", f"[Match]\nMACAddress=00:00:00:00:00:01 {MAC}\n"),
     ],
 )
 def test_an_interface_that_something_else_configures_is_refused(tmp_path: Path, path: str, text: str) -> None:
@@ -102,6 +107,8 @@ def test_files_about_other_interfaces_do_not_matter(tmp_path: Path) -> None:
     configs = {
         "/etc/netplan/01-a.yaml": f"network:\n  ethernets:\n    {ONE}x:\n      dhcp4: true\n    enP7s7: {{}}\n",
         "/etc/hosts": f"iface {ONE}",
+        # Names and sizes an interface, and gives it no address.
+        "/etc/systemd/network/10-rail.link": f"[Match]\nMACAddress={MAC}\n[Link]\nName={ONE}\n",
     }
     assert netplan.plan({"s1": host(tmp_path / "1", {}, configs)}, SUBNETS, 9000, {})[1] == []
 
@@ -115,7 +122,7 @@ def test_a_subnet_of_another_interface_is_refused(tmp_path: Path) -> None:
 def test_several_cables_want_names(tmp_path: Path) -> None:
     root = tmp_path / "1"
     trees.tree(root, "\n".join(f"dev{n} eth{n} ACTIVE\n 0 v1 fe80:{n}" for n in range(4)))
-    hosts = {"s1": {"facts": trees.facts(trees.addresses(root, {})), "configs": {}}}
+    hosts = {"s1": {"facts": trees.facts(trees.addresses(root, {})), "configs": {}, "macs": {}}}
     _files, errors = netplan.plan(hosts, SUBNETS, 9000, {})
     assert "fabric_netplan_addresses" in errors[0]["cure"]
     named = {"s1": {"eth0": "10.1.0.1/24", "eth2": "10.2.0.1/24"}}
@@ -260,6 +267,8 @@ def test_configurations_are_read_from_their_places(tmp_path: Path) -> None:
     trees.put(tmp_path / "etc/netplan/a.yaml", "network: {}")
     trees.put(tmp_path / "etc/systemd/network/b.network", "[Match]")
     trees.put(tmp_path / "etc/hosts", "127.0.0.1")
+    trees.put(tmp_path / "sys/class/net" / ONE / "address", MAC)
+    assert trying.read_macs([ONE, "lo"], str(tmp_path)) == {ONE: MAC}
     assert trying.read_configs(str(tmp_path)) == {
         "/etc/netplan/a.yaml": "network: {}\n",
         "/etc/systemd/network/b.network": "[Match]\n",
