@@ -43,7 +43,7 @@ def commands(method: str, rail: Mapping[str, Any], port: int, peer: str = "", se
         return [[*own, "--client", peer, "--json", "--time", str(seconds), "--parallel", "4"]]
     place = ["-d", rail["device"], "-i", str(rail["port"]), "-x", str(rail["gid_index"]), "-F"]
     bandwidth = ["ib_write_bw", *place, "-p", str(port), "--report_gbits", "-D", str(seconds)]
-    latency = ["ib_write_lat", *place, "-p", str(port + 1), "-n", "5000"]
+    latency = ["ib_write_lat", *place, "-p", str(port + 1), "-n", "1000"]
     return [[*line, peer] if peer else line for line in (bandwidth, latency)]
 
 
@@ -86,9 +86,14 @@ def listening() -> set[int]:
 
 
 def measure(
-    method: str, rails: Sequence[Mapping[str, Any]], peers: Sequence[str], base: int, seconds: int, floor_mbps: int
+    method: str,
+    rails: Sequence[Mapping[str, Any]],
+    peers: Sequence[str],
+    base: int,
+    seconds: int,
+    bounds: tuple[int, float] = (0, 0),
 ) -> list[dict[str, Any]]:
-    """One rail after another, so that none takes from another's bandwidth."""
+    """One rail after another, so that none takes from another's bandwidth. bounds: least Mb/s and most µs, or 0."""
     results = []
     for number, rail in enumerate(rails):
         for peer in peers:
@@ -97,7 +102,7 @@ def measure(
                 try:
                     idle_us = _idle_us(rail, peer)
                     outputs = [_client(argv) for argv in commands(method, rail, base + 2 * number, peer, seconds)]
-                    results.append(way | _judge(method, rail, outputs, idle_us, floor_mbps))
+                    results.append(way | _judge(method, rail, outputs, idle_us, bounds))
                 except verdict.VerdictError as error:
                     results.append(way | {"sound": False, "error": str(error)})
     return results
@@ -124,10 +129,10 @@ def _client(argv: Sequence[str]) -> str:
 
 
 def _judge(
-    method: str, rail: Mapping[str, Any], outputs: Sequence[str], idle_us: float, floor_mbps: int
+    method: str, rail: Mapping[str, Any], outputs: Sequence[str], idle_us: float, bounds: tuple[int, float]
 ) -> dict[str, Any]:
     if method == "iperf3":
         mbps, latency = verdict.iperf3_mbps(outputs[0]), idle_us
     else:
         mbps, latency = verdict.perftest_mbps(outputs[0]), verdict.perftest_us(outputs[1])
-    return verdict.verdict(method, rail, mbps, latency, floor_mbps)
+    return verdict.verdict(method, rail, mbps, latency, *bounds)

@@ -49,6 +49,10 @@ options:
     description: Slowest bandwidth that is sound; 0 to derive it from link, PCIe width and method.
     type: int
     default: 0
+  latency_us:
+    description: Longest latency that is sound, in microseconds; 0 for that of the method.
+    type: float
+    default: 0
 extends_documentation_fragment: [ansible.builtin.action_common_attributes]
 attributes:
   check_mode:
@@ -98,6 +102,7 @@ results:
       latency_us: 1.87
       expected_mbps: 100000
       floor_mbps: 90000
+      most_us: 10.0
       sound: true
       reason: ""
 table:
@@ -122,6 +127,7 @@ def main() -> None:
             "port": {"type": "int", "default": 18515},
             "seconds": {"type": "int", "default": 5},
             "floor_mbps": {"type": "int", "default": 0},
+            "latency_us": {"type": "float", "default": 0},
         },
         supports_check_mode=True,
     )
@@ -138,8 +144,8 @@ def main() -> None:
         if params["phase"] == "serve":
             _fabric_bench.serve(method, rails, port)
             module.exit_json(changed=False, method=method)
-        seconds, floor = params["seconds"], params["floor_mbps"]
-        results = _fabric_bench.measure(method, rails, params["peers"], port, seconds, floor)
+        bounds = (params["floor_mbps"], params["latency_us"])
+        results = _fabric_bench.measure(method, rails, params["peers"], port, params["seconds"], bounds)
     except (_fabric_verdict.VerdictError, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, method=method, results=results, table=_fabric_verdict.table(results))
