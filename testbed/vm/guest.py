@@ -6,7 +6,7 @@ from __future__ import annotations
 import base64
 from dataclasses import dataclass
 
-from testbed.vm.settings import MANAGEMENT_NETDEV, MTU, NODES, RAILS, USER, Rail, management_mac, name
+from testbed.vm.settings import CONTROLLER, MANAGEMENT_NETDEV, MTU, NODES, RAILS, USER, Rail, management_mac, name
 
 # Needs a network, a console or a second kernel feature that these nodes have not; each costs seconds under emulation.
 MASKED = (
@@ -65,6 +65,16 @@ def _rail_network(rail: Rail, node: int) -> File:
     )
 
 
+def _management_network() -> File:
+    # What the emulator's own network gives its guest and takes for itself. An address alone, with all else behind a
+    # gateway, as hosters give it: so that a more specific network elsewhere can take the way back from SSH.
+    return File(
+        f"[Match]\nName={MANAGEMENT_NETDEV}\n"
+        "[Network]\nAddress=10.0.2.15/32\nLinkLocalAddressing=no\nIPv6AcceptRA=no\n"
+        f"[Route]\nGateway={CONTROLLER}\nGatewayOnLink=yes\n"
+    )
+
+
 # What a node writes to its console when its boot is done. To ask over SSH instead would slow the boot that one waits
 # for: under emulation each key exchange costs the guest a second or two.
 READY = "vm-ready"
@@ -113,9 +123,7 @@ def files() -> dict[str, File]:
         "etc/ssh/sshd_config.d/vm.conf": File(
             "HostKey /etc/ssh/ssh_host_ed25519_key\nPasswordAuthentication no\nPrintMotd no\nUseDNS no\n"
         ),
-        f"{network}/20-management.network": File(
-            f"[Match]\nName={MANAGEMENT_NETDEV}\n[Network]\nDHCP=ipv4\nLinkLocalAddressing=no\nIPv6AcceptRA=no\n"
-        ),
+        f"{network}/20-management.network": _management_network(),
     }
     for node in NODES:
         tree[f"{network}/10-management-{node}.link"] = _link(management_mac(node), MANAGEMENT_NETDEV, 1500)

@@ -25,8 +25,9 @@ PACKAGES = (
     *("openssh-server", "polkitd", "procps", "python3", "python3-apt", "rsync", "sudo", "systemd", "systemd-sysv"),
     # The kernel, with busybox for the initrd.
     *("busybox-static", "linux-image-amd64", "udev"),
-    # The fabric: looking at it, making soft-RoCE devices, verbs programs.
+    # The fabric: looking at it, making soft-RoCE devices, verbs programs, addresses for it.
     *("ethtool", "ibverbs-providers", "ibverbs-utils", "iproute2", "iputils-ping", "nftables", "perftest", "rdma-core"),
+    *("iperf3", "netplan.io"),
 )
 EXCLUDED = (
     "/usr/share/man/*",

@@ -41,6 +41,8 @@ RAILS = (
     Rail(1, "enP2p1s0f1np1", "roceP2p1s0f1", "192.168.101"),
 )
 MANAGEMENT_NETDEV = "enP7s7"
+# Where SSH comes from, as the nodes see it.
+CONTROLLER = "10.0.2.2"
 
 
 def management_mac(node: int) -> str:
