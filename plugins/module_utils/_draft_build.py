@@ -23,7 +23,7 @@ from ._draft_quant import KEEP, as_expression, modules
 from ._mirror_work import Seen, commit, items, require_space, tidy
 from ._model_tree import check
 from ._model_tree_deep import settled_sum
-from ._model_tree_store import MANIFEST_VERSION, Store, digest, encode, load, load_manifest, write_atomic
+from ._model_tree_store import BUILT, MANIFEST_VERSION, Store, digest, encode, load, load_manifest, write_atomic
 from ._model_tree_types import SHARD
 from ._progress_job import Job, JobError
 from ._staging import private
@@ -190,7 +190,7 @@ def _manifest(order: Order, store: Store) -> dict[str, Any]:
         if path.is_file()
     ]
     manifest = {"version": MANIFEST_VERSION, "name": order.name, "repo": "", "revision": "", "files": files}
-    return manifest | {"source": f"built from {order.source}"}
+    return manifest | {"source": f"{BUILT}{order.source}"}
 
 
 def _judge(store: Store) -> None:

@@ -26,6 +26,8 @@ from ._model_tree_types import read_json
 
 STORE: Final = ".dgx-spark-vllm"
 MANIFEST_VERSION: Final = 1
+# How the source of a draft that was made here begins in its manifest.
+BUILT: Final = "built from "
 COMMIT: Final = re.compile(r"^[0-9a-f]{40}$")
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 from ._mirror_work import Item, Lack, Pool, commit, items, lack, require_space, tidy
 from ._model_tree import check
 from ._model_tree_deep import cores, settled_sum
-from ._model_tree_store import MANIFEST_VERSION, Store, is_stale, load_manifest
+from ._model_tree_store import BUILT, MANIFEST_VERSION, Store, is_stale, load_manifest
 from ._progress_job import Job, JobError
 
 _ROUNDS: Final = 3
@@ -107,6 +107,10 @@ class Stage:
         provisional = self._manifest(listing.revision, listing.files)
         part = lack(self.store, provisional)
         part.bring += self._look(part)
+        if part.bring and (made := str(known.get("source") or "")).startswith(BUILT):
+            names = ", ".join(item.path for item in part.bring[:3])
+            cure = "build it again with playbooks/build_draft.yml, or remove the folder to stage the card's draft"
+            raise JobError(f"{self.store.tree}: {names}: absent or damaged; it was {made} on this node: {cure}")
         moved = self._bring(part)
         manifest = known or self._manifest(listing.revision, self._sums(part))
         self._inspect(manifest)

@@ -61,15 +61,16 @@ def test_prune_removes_what_the_build_started_from_and_no_card_uses(host: Any) -
 
 @pytest.fixture
 def literal(host: Any) -> Iterator[None]:
-    """The served draft's config.json with names as a person would write them."""
-    nodes.out(host, f"cp -p {FOLDER}/config.json /tmp/right.json")
-    config = read(host, "/tmp/right.json")
+    """On the head a draft that somebody put there, with names in `ignore` as a person would write them."""
+    nodes.out(host, f"rm -rf /tmp/right && mkdir /tmp/right && mv {KNOWN}/{DRAFT} /tmp/right/known")
+    nodes.out(host, f"cp -p {FOLDER}/config.json /tmp/right/")
+    config = read(host, "/tmp/right/config.json")
     names = [f"layers.{layer}.self_attn.qkv_proj" for layer in range(config["num_hidden_layers"])]
     config["quantization_config"]["ignore"] = ["lm_head", r"re:.*\.self_attn\.g_proj$", *names]
     assert check_draft(config, {}, {})
     nodes.out(host, f"cat > {FOLDER}/config.json <<'END'\n{json.dumps(config)}\nEND")
     yield
-    nodes.out(host, f"cp -p /tmp/right.json {FOLDER}/config.json")
+    nodes.out(host, f"cp -p /tmp/right/config.json {FOLDER}/ && mv /tmp/right/known {KNOWN}/{DRAFT}")
 
 
 @pytest.mark.usefixtures("literal")

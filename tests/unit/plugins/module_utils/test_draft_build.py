@@ -21,6 +21,8 @@ from ansible_collections.dgx_spark.vllm.plugins.module_utils._draft_quant import
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._model_tree_store import Store
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._progress import Meter
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._progress_job import Job, JobError
+from ansible_collections.dgx_spark.vllm.plugins.module_utils._staging import Wanted, stage
+from ansible_collections.dgx_spark.vllm.plugins.module_utils._staging_sources import Pushed
 
 from testbed.models import make_tiny
 
@@ -106,6 +108,21 @@ def test_a_program_that_fails_is_heard(root: Path) -> None:
     with pytest.raises(JobError, match="no torch here"):
         build(order(root, python=shutil.which("python3"), program=str(program)), Job(Meter()))
     assert not (root / "Built").exists()
+
+
+def test_a_built_draft_that_is_damaged_is_built_again_and_not_fetched(root: Path) -> None:
+    def stage_built() -> dict[str, Any]:
+        return stage(str(root), [(Wanted(make_tiny.TARGET_DRAFT, "a/b", ""), Pushed([]), "hub a/b")], 0, Job(Meter()))
+
+    stage_built()
+    manifest = Store(root, make_tiny.TARGET_DRAFT).manifest
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"source": f"built from {SOURCE}"}))
+    assert not stage_built()["changed"]
+    (root / make_tiny.TARGET_DRAFT / "config.json").write_text("{}")
+    with pytest.raises(
+        JobError, match=rf"config\.json: absent or damaged; it was built from {SOURCE} .*build_draft\.yml"
+    ):
+        stage_built()
 
 
 def test_a_draft_of_another_source_or_other_options_is_not_current(root: Path) -> None:
