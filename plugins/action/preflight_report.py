@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.dgx_spark.vllm.plugins.module_utils._preflight import check
+from ansible_collections.dgx_spark.vllm.plugins.module_utils._preflight import but_for_our_tables, check
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._report import Fault, fault, format_report
 
 
@@ -40,7 +40,13 @@ class ActionModule(ActionBase):
                 found = hostvars[host].get(name) or {}
                 errors += found.get("errors") or _crash(host, found)
                 warnings += found.get("warnings_found") or found.get("warning_details") or []
+        found_by = {
+            host: [hostvars[host].get(name) or {} for name in args["fault_variables"]] for host in args["hosts"]
+        }
+        stale = [host for host, all_found in found_by.items()
+                 if any((found.get("firewall") or {}).get("own_table_stale") for found in all_found)]  # fmt: skip
         deployments = {host: hostvars[host]["deployment"] for host in args["hosts"]}
+        errors = but_for_our_tables(errors, deployments, stale)
         more_errors, more_warnings = check(deployments, int(args["reserve_bytes"]))
         errors += more_errors
         warnings += more_warnings

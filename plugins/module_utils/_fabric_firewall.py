@@ -34,6 +34,8 @@ _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 # A captured tree holds these beside its sys/.
 CAPTURED_UFW, CAPTURED_NFT = "ufw-status.txt", "nft-ruleset.json"
 FAULT = "firewall"
+# The role `firewall` writes it, after this was judged.
+OWN_TABLE = "dgx_spark_vllm"
 
 
 def blocked(verdict: Verdict, edges: set[int], way: Packet, ports: Sequence[int]) -> dict[str, list[str]]:
@@ -64,8 +66,11 @@ def _joined(spans: list[str]) -> list[str]:
 def judge(
     host: str, ufw_text: str, nft_text: str, ways: Sequence[tuple[str, str, str]], ports: Sequence[int]
 ) -> tuple[list[Problem], list[Problem]]:
-    """Errors and warnings. `ways`: for each rail the peers' subnet, this host's interface, and its address."""
-    ufw, ruleset = _fabric_ufw.parse(ufw_text), _fabric_nft.Ruleset(nft_text)
+    """Errors and warnings. `ways`: for each rail the peers' subnet, this host's interface, and its address.
+
+    Our own table is not counted: where it blocks, it dates from another fabric, and the role `firewall` renews it.
+    """
+    ufw, ruleset = _fabric_ufw.parse(ufw_text), _fabric_nft.Ruleset(nft_text, OWN_TABLE)
 
     def by_ufw(packet: Packet) -> str:
         return _fabric_ufw.verdict(ufw, packet)
@@ -96,6 +101,17 @@ def judge(
     return errors, warnings
 
 
+def own_table_stale(nft_text: str, ways: Sequence[tuple[str, str, str]], ports: Sequence[int]) -> bool:
+    """Whether our own table keeps out what it should let in: the fabric has got other addresses since."""
+    every, others = _fabric_nft.Ruleset(nft_text), _fabric_nft.Ruleset(nft_text, OWN_TABLE)
+    for subnet, netdev, address in ways:
+        way: Packet = {"source": _a_peer(subnet, address), "destination": address, "interface": netdev, "port": 0}
+        found = [blocked(rules.verdict, _fabric_nft.edges(rules), way, ports)["drop"] for rules in (every, others)]
+        if found[0] and not found[1]:
+            return True
+    return False
+
+
 def _a_peer(subnet: str, own: str) -> str:
     """An address inside the subnet that stands for the peers."""
     number, prefix = _roce_ip.parse_subnet(subnet)
@@ -115,6 +131,7 @@ def judge_live(host: str, root: str, ways: Sequence[tuple[str, str, str]], ports
     return {
         "ufw": {"enabled": enabled, "read": not ufw_note, "note": ufw_note},
         "nftables": {"read": not nft_note, "note": nft_note},
+        "own_table_stale": own_table_stale(nft_text, ways, ports),
         "errors": errors,
         "warnings": warnings,
     }

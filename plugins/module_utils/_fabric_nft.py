@@ -33,15 +33,15 @@ _OPAQUE = frozenset({"xt", "queue", "synproxy", "tproxy"})
 class Ruleset:
     """Chains, rules and named sets of the families that IPv4 passes."""
 
-    def __init__(self, text: str) -> None:
-        """Take the JSON text; ValueError where it is none."""
+    def __init__(self, text: str, leave_out: str = "") -> None:
+        """Take the JSON text, but for the tables of that name; ValueError where it is none."""
         items = json.loads(text or '{"nftables": []}').get("nftables", [])
         self.chains: dict[tuple[str, str, str], dict[str, Any]] = {}
         self.rules: dict[tuple[str, str, str], list[list[Any]]] = {}
         self.sets: dict[tuple[str, str, str], list[Any]] = {}
         for item in items:
             for kind, body in item.items():
-                if body.get("family") not in _FAMILIES:
+                if body.get("family") not in _FAMILIES or (leave_out and body.get("table") == leave_out):
                     continue
                 if kind == "chain":
                     self.chains[body["family"], body["table"], body["name"]] = body

@@ -22,7 +22,12 @@ NODE = {
     "linger": True,
     "remove_ipc": False,
 }
-DEPLOYMENT = {"node": NODE, "card": {"caps": {"head": None, "worker": None, "driver": None}}, "is_head": True}
+DEPLOYMENT = {
+    "addresses": {"a": ["192.168.100.1"], "b": ["192.168.100.2"]},
+    "node": NODE,
+    "card": {"caps": {"head": None, "worker": None, "driver": None}},
+    "is_head": True,
+}
 FAULT = {"host": "b", "subject": "MTU", "found": "1500", "expected": "9000", "cure": "set it"}
 
 
@@ -58,3 +63,11 @@ def test_a_probe_that_crashed_is_not_taken_for_a_good_one(key: str) -> None:
     result = report({"a": {key: "Traceback: boom"}})
     assert result["failed"]
     assert "boom" in result["msg"]
+
+
+def test_ports_that_only_our_own_table_of_another_fabric_closes_are_no_fault() -> None:
+    silent = {**FAULT, "host": "a", "subject": "firewall of peer 192.168.100.2"}
+    fabric = {"a": {"errors": [silent]}, "b": {"errors": [], "firewall": {"own_table_stale": True}}}
+    assert not report(fabric).get("failed")
+    # The peer's own firewall is another matter.
+    assert report({**fabric, "b": {"errors": [], "firewall": {"own_table_stale": False}}})["failed"]

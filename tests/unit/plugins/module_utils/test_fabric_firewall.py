@@ -121,3 +121,30 @@ def test_a_captured_tree_is_judged_and_an_unreadable_ufw_is_told(tmp_path: Path)
     found = _fabric_firewall.judge_live("spark-01", str(tmp_path), [WAY], PORTS)
     assert [error["subject"] for error in found["errors"]] == ["firewall ufw on enp1s0f1np1"]
     assert found["warnings"] == []
+
+
+def test_our_own_table_of_another_fabric_is_told_and_not_taken_for_a_fault() -> None:
+    table = {"family": "inet", "table": "dgx_spark_vllm"}
+    drop = [
+        {
+            "match": {
+                "op": "==",
+                "left": {"payload": {"protocol": "tcp", "field": "dport"}},
+                "right": {"set": [6379, 6380]},
+            }
+        },
+        {"drop": None},
+    ]
+    own = [
+        {"chain": {**table, "name": "input", "type": "filter", "hook": "input", "prio": -10, "policy": "accept"}},
+        {"rule": {**table, "chain": "input", "expr": drop}},
+    ]
+    text = json.dumps({"nftables": own})
+    ways = [("192.168.101.0/24", "enp1s0f1np1", "192.168.101.1")]
+    assert _fabric_firewall.judge("a", "", text, ways, [6379]) == ([], [])
+    assert _fabric_firewall.own_table_stale(text, ways, [6379])
+    assert not _fabric_firewall.own_table_stale(text, ways, [5000])
+    # A table of somebody else that blocks the same is a fault of its own.
+    both = json.dumps({"nftables": own + json.loads(text.replace("dgx_spark_vllm", "filter"))["nftables"]})
+    assert not _fabric_firewall.own_table_stale(both, ways, [6379])
+    assert len(_fabric_firewall.judge("a", "", both, ways, [6379])[0]) == 1
