@@ -14,6 +14,7 @@ import hashlib
 import json
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -83,6 +84,11 @@ def _hash_many(arguments: tuple[str, list[str]]) -> dict[str, str]:
     return sums
 
 
+def _plain_signals() -> None:
+    """Let a worker be ended: whoever forked it may have handlers of its own that it would go on with."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 def _ignore(_length: int) -> None:
     """Nobody wants to know."""
 
@@ -104,11 +110,19 @@ def hash_files(
     small = paths[len(large) :]
     jobs = large + [small[start : start + 256] for start in range(0, len(small), 256)]
     # fork: a module that Ansible runs from a zip archive cannot be imported again by a fresh interpreter.
-    with multiprocessing.get_context("fork").Pool(min(cores, len(jobs))) as pool:
-        sums: dict[str, str] = {}
+    pool = multiprocessing.get_context("fork").Pool(min(cores, len(jobs)), initializer=_plain_signals)
+    sums: dict[str, str] = {}
+    try:
         for part in pool.imap_unordered(_hash_many, [(str(root), job) for job in jobs]):
             sums.update(part)
             count(sum(sizes[path] for path in part))
+        # They end by themselves: a signal would be lost on one that is only just starting.
+        pool.close()
+    except BaseException:
+        pool.terminate()
+        raise
+    finally:
+        pool.join()
     return sums
 
 

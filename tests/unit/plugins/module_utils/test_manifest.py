@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -160,3 +162,19 @@ def test_what_is_no_manifest_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "m.json").write_text(text)
     with pytest.raises(ValueError, match=r"manifest|Expecting"):
         manifest.load(tmp_path / "m.json")
+
+
+def test_hashing_ends_also_where_its_caller_goes_on_after_a_signal(whole: Path) -> None:
+    """As a job in the background does, which only makes a note of SIGTERM; workers inherit that."""
+    program = (
+        "import signal, sys\nfrom pathlib import Path\n"
+        "from ansible_collections.dgx_spark.vllm.plugins.module_utils import _manifest\n"
+        "signal.signal(signal.SIGTERM, lambda *_: None)\n"
+        "root = Path(sys.argv[1])\nsizes = {p: s.size for p, s in _manifest.scan(root).items() if not s.link}\n"
+        "for _ in range(20): told = []; _manifest.hash_files(root, sizes, 2, told.append); print(sum(told))\n"
+    )
+    argv = [sys.executable, "-c", program, str(whole)]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, check=True)
+    size = sum(item.size for item in manifest.scan(whole).values())
+    assert done.stdout.split() == [str(size)] * 20
