@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 # `default` goes first: it saves the layer with the installed engine from which the others start.
-ORDER = ("default", "repair", "faults", "fabric", "kernel", "mirror")
+ORDER = ("default", "repair", "faults", "ranks", "fabric", "kernel", "mirror")
 # Run by name only, with the reason that is printed where they are left out.
 BY_NAME = {
     "engine": "its twenty killed installations were not yet seen to end within the time of a test run",

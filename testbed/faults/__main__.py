@@ -33,8 +33,9 @@ def main() -> int:
     parser.add_argument("--bed", default=os.environ.get("BED_DIR", ".bed"), help="folder of the bed")
     parser.add_argument("--only", default="all", help="ci, all, or names of faults with commas")
     parser.add_argument("--write", help="file whose table is renewed")
+    parser.add_argument("--site-vars", help="file with variables that every play gets")
     options = parser.parse_args()
-    cluster = Cluster(Path(options.bed).resolve())
+    cluster = Cluster(Path(options.bed).resolve(), ("-e", f"@{options.site_vars}") if options.site_vars else ())
     load = open_load(cluster)
     results: list[Result] = []
     bad = 0

@@ -115,8 +115,9 @@ def main() -> int:
     parser.add_argument("--bed", default=os.environ.get("BED_DIR", ".bed"), help="folder of the bed")
     parser.add_argument("--seeds", default="1-100", help="first and last seed")
     parser.add_argument("--steps", type=int, default=3, help="steps of a sequence")
+    parser.add_argument("--site-vars", help="file with variables that every play gets")
     options = parser.parse_args()
-    cluster = Cluster(Path(options.bed).resolve())
+    cluster = Cluster(Path(options.bed).resolve(), ("-e", f"@{options.site_vars}") if options.site_vars else ())
     first, _, last = options.seeds.partition("-")
     bad = []
     for seed in range(int(first), int(last or first) + 1):

@@ -35,7 +35,7 @@ def test_the_systems_units_run_as_the_ordinary_user_and_no_other_are_left(cluste
         assert node.run(f"stat -c %U /proc/{rank}").strip() == "spark"
         assert f"/system.slice/{unit}.service" in node.run(f"cat /proc/{rank}/cgroup")
         assert node.run("ls .config/systemd/user/vllm-*.service 2>/dev/null || true") == ""
-        assert node.run("pgrep -f raylet || true") == ""
+        assert node.run("pgrep -x raylet || true") == ""
 
 
 @pytest.mark.parametrize("name", ["rank-worker", "reboot-both"])
