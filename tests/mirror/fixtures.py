@@ -8,9 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.mirror.mirror_bed import Nodes, bed_folder
-
-needs_bed = pytest.mark.skipif(not (bed_folder() / "bed.json").exists(), reason="needs a bed: testbed/bed up")
+from tests.mirror.mirror_bed import Nodes
 
 
 @pytest.fixture(scope="module")

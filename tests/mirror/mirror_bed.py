@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from testbed.bedlib.inventory import existing
 from testbed.bedlib.options import USER, Bed
 from testbed.models import make_shards
@@ -25,6 +27,9 @@ MARK = "MIRROR_PLAY"
 
 def bed_folder() -> Path:
     return Path(os.environ.get("BED_DIR") or ROOT / ".bed")
+
+
+needs_bed = pytest.mark.skipif(not (bed_folder() / "bed.json").exists(), reason="needs a bed: testbed/bed up")
 
 
 @dataclass(frozen=True)

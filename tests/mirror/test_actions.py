@@ -8,10 +8,9 @@ import re
 import pytest
 
 from testbed.models import make_shards
-from tests.mirror.fixtures import needs_bed, nodes, whole
-from tests.mirror.mirror_bed import HOME, NAME, Nodes
+from tests.mirror.mirror_bed import HOME, NAME, Nodes, needs_bed
 
-__all__ = ["nodes", "whole"]
+pytest_plugins = ("tests.mirror.fixtures",)
 pytestmark = needs_bed
 SMALL = "Small"
 # So slow that a log gets its lines.

@@ -15,10 +15,9 @@ import uuid
 
 import pytest
 
-from tests.mirror.fixtures import needs_bed, nodes, whole
-from tests.mirror.mirror_bed import NAME, Nodes
+from tests.mirror.mirror_bed import NAME, Nodes, needs_bed
 
-__all__ = ["nodes", "whole"]
+pytest_plugins = ("tests.mirror.fixtures",)
 pytestmark = needs_bed
 CUTS = int(os.environ.get("MIRROR_CUTS", "20"))
 SEED = int(os.environ.get("MIRROR_SEED", "1"))
