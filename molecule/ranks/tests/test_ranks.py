@@ -38,6 +38,12 @@ def test_the_systems_units_run_as_the_ordinary_user_and_no_other_are_left(cluste
         assert node.run("pgrep -x raylet || true") == ""
 
 
+def test_what_the_units_may_do_is_little(cluster: Cluster) -> None:
+    """The exposure that systemd counts is below 4.5; a unit that says nothing has 9.6."""
+    for node, unit in ((cluster.head, "vllm-serve"), (cluster.worker, "vllm-rank"), (cluster.head, "vllm-watchdog")):
+        node.run(f"systemd-analyze security --no-pager --threshold=45 {unit}.service")
+
+
 @pytest.mark.parametrize("name", ["rank-worker", "reboot-both"])
 def test_serving_again_by_itself(cluster: Cluster, load: Load, name: str) -> None:
     fault = next(fault for fault in FAULTS if fault.name == name)
