@@ -71,6 +71,9 @@ class ActionModule(ActionBase):
         sums = {name: sha256_file(path) for name, path in patches.items()}
         toolkit = args["cuda_install"] and _engine_faults.toolkit_lacks(row, node)
         errors = _engine_faults.node_faults(host, variant, row, node, [] if adopt else usable, state, toolkit)
+        asked = str(deployment["card"].get("engine", {}).get("nccl", ""))
+        loads = plan["expected"].get("nccl") or state["nccl"].get("version", "")
+        lower, higher = _engine_faults.nccl(host, asked, loads)
         return {
             **plan,
             "changed": False,
@@ -92,5 +95,8 @@ class ActionModule(ActionBase):
             "patch_texts": {name: path.read_text() for name, path in patches.items()} if adopt else {},
             "node": {key: value for key, value in state.items() if key not in ("changed", "invocation", "warnings")},
             "todo": _engine_plan.steps(plan, state, sums, bool(adopt), toolkit),
-            "faults": {"errors": errors, "warnings": _engine_faults.validation(row, plan["expected"])},
+            "faults": {
+                "errors": errors + lower,
+                "warnings": _engine_faults.validation(row, plan["expected"]) + higher,
+            },
         }

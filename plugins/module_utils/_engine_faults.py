@@ -91,6 +91,15 @@ def validation(row: Mapping[str, Any], expected: Mapping[str, str]) -> list[Faul
     return [fault("", "vLLM", f"{vllm}: not validated", validated, "nothing, if this version is wanted")]
 
 
+def nccl(host: str, card: str, have: str) -> tuple[list[Fault], list[Fault]]:
+    """Whether the NCCL that a rank loads is the one that the card's rule on enforce_eager reckons with."""
+    if not card or not have or version(card) == version(have):
+        return [], []
+    cure = "set engine_nccl to the version that is wanted; both follow it"
+    item = fault(host, "NCCL", have, f"{card}, which the card reckons with", cure)
+    return ([item], []) if version(have) < version(card) else ([], [item])
+
+
 def _compared(node: Mapping[str, Any]) -> dict[str, str]:
     """What is compared between nodes, by subject."""
     return {

@@ -17,8 +17,8 @@ from typing import Any
 
 from . import _engine_lock
 from ._engine_build import CHECK_TIMEOUT_S, BuildError, run
+from ._engine_lock import Wheel
 from ._engine_tags import Target
-from ._engine_wheels import describe
 
 # The C library of Ubuntu 24.04 and DGX OS: with an older one packages of the engine have no wheel for aarch64.
 GLIBC = (2, 39)
@@ -103,12 +103,13 @@ def resolve(
     targets: Sequence[Target],
     index: str,
     cache: Path,
-    sources: Path,
+    local: Sequence[Wheel],
     tool: Mapping[str, Any],
 ) -> bytes:
     """A lock of a variant. BuildError where a target cannot be resolved, with uv's reason.
 
-    Later targets keep the versions of the first one: one lock, one version of every package.
+    local: wheels that ship as sources. Later targets keep the versions of the first one: one lock, one version of every
+    package.
     """
     cache.mkdir(parents=True, exist_ok=True)
     parts: list[tuple[Target, bytes]] = []
@@ -131,7 +132,6 @@ def resolve(
             parts.append((target, files["output"].read_bytes()))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    local = [describe(sources / name) for name in row.get("local_wheels", [])]
     return _with_sizes(_engine_lock.merge(parts, local, tool))
 
 

@@ -38,11 +38,11 @@ options:
     type: str
     default: https://pypi.org/simple
   uv_lock:
-    description: Lock file of uv itself.
+    description: Lock file of uv itself on the controller.
     type: path
     required: true
   sources:
-    description: Folder of the sources of wheels that ship with the role.
+    description: Folder on the controller with the sources of wheels that ship with the role.
     type: path
     required: true
   cache:
@@ -62,6 +62,14 @@ options:
     description: Variants that could be used instead, to be named where this one cannot be resolved.
     type: list
     elements: str
+    default: []
+  uv_lock_content:
+    description: The content of O(uv_lock). Set by the action plugin; not for playbooks.
+    type: str
+  local:
+    description: What the lock says of the wheels that ship as sources. Set by the action plugin; not for playbooks.
+    type: list
+    elements: list
     default: []
 extends_documentation_fragment: [ansible.builtin.action_common_attributes]
 attributes:
@@ -107,9 +115,9 @@ from ansible_collections.dgx_spark.vllm.plugins.module_utils._engine_build impor
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._engine_fetch import FetchError, fetch
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._engine_lock import (
     LockError,
+    Wheel,
     difference,
     parse,
-    read,
     select,
 )
 from ansible_collections.dgx_spark.vllm.plugins.module_utils._engine_resolve import nccl_row, parse_targets, resolve
@@ -131,19 +139,25 @@ def main() -> None:
             "current": {"type": "str", "default": ""},
             "seeds": {"type": "list", "elements": "path", "default": []},
             "alternatives": {"type": "list", "elements": "str", "default": []},
+            "uv_lock_content": {"type": "str"},
+            "local": {"type": "list", "elements": "list", "default": []},
         },
         supports_check_mode=True,
     )
     args = module.params
-    cache, uv_lock = Path(args["cache"]), Path(args["uv_lock"])
+    cache = Path(args["cache"])
+    if not args["uv_lock_content"]:
+        module.fail_json(msg="no lock of uv: the action plugin of the same name reads it on the controller")
     try:
         # uv does not depend on the interpreter: any target of this machine's architecture names its wheel.
-        (wheel,) = select(read([uv_lock]), Target("3.12", platform.machine()), uv_lock.name)
+        uv_lock = parse(args["uv_lock_content"].encode(), "uv's lock")
+        (wheel,) = select(uv_lock, Target("3.12", platform.machine()), "uv's lock")
         fetch([wheel], cache / "wheel", [Path(seed) for seed in args["seeds"]])
         uv = install_uv(cache, cache / "wheel" / wheel.filename, wheel.version)
         row = nccl_row(args["row"], args["nccl"]) if args["nccl"] else args["row"]
         tool = {"variant": args["variant"], "nccl": args["nccl"], "exclude-newer": row.get("exclude_newer", "")}
-        content = resolve(uv, row, parse_targets(args["targets"]), args["index"], cache, Path(args["sources"]), tool)
+        local = [] if args["nccl"] else [Wheel(*item) for item in args["local"]]
+        content = resolve(uv, row, parse_targets(args["targets"]), args["index"], cache, local, tool)
         old = parse(args["current"].encode(), "the lock there is") if args["current"] else None
         lines = difference(old, parse(content))
     except (LockError, FetchError, BuildError, OSError) as exc:

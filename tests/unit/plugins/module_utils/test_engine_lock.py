@@ -138,13 +138,14 @@ def test_the_table_of_variants_is_whole(variant: str) -> None:
     row = VARIANTS[variant]
     assert set(row["architectures"]) <= {"aarch64", "x86_64"}
     assert {"requirements", "overrides", "indexes", "exclude_newer", "local_wheels", "driver_min", "toolkit_min",
-            "torch_cuda", "libraries", "imports", "programs", "validated", "nccl_package"} <= set(row)  # fmt: skip
+            "torch_cuda", "libraries", "imports", "programs", "validated", "nccl",
+            "nccl_package"} <= set(row)  # fmt: skip
     assert any(item.startswith("ray") for item in row["requirements"])
     path = ROLE / f"files/locks/pylock.{variant}.toml"
     if path.exists():
         packages = lock.parse(path.read_bytes()).packages
         assert packages["vllm"]["version"].startswith(row["validated"])
-        assert row["nccl_package"] in packages
+        assert packages[row["nccl_package"]]["version"] == row["nccl"]
         for item in row["requirements"]:
             name, _, version = item.partition("==")
             assert packages[name.partition("[")[0]]["version"] == version

@@ -120,6 +120,24 @@ def test_another_vllm_is_possible_and_says_so() -> None:
     assert warning["found"] == "0.26.0: not validated"
 
 
+@pytest.mark.parametrize(
+    ("card", "have", "errors", "warnings"),
+    [
+        ("2.28.9", "2.28.9", 0, 0),
+        ("2.30.7", "2.28.9", 1, 0),
+        ("2.28.9", "2.30.7", 0, 1),
+        ("2.30.7", "", 0, 0),
+        ("", "2.28.9", 0, 0),
+    ],
+)
+def test_the_cards_rule_reckons_with_the_nccl_that_is_loaded(card: str, have: str, errors: int, warnings: int) -> None:
+    """With an older one than the card says, what the card allows would hang."""
+    found = faults.nccl("spark-01", card, have)
+    assert tuple(map(len, found)) == (errors, warnings)
+    for item in [*found[0], *found[1]]:
+        assert (item["found"], item["cure"].partition(" ")[0]) == (have, "set")
+
+
 def plan(variant: str = "cu130", locks: list[Path] = CU130, python: str = "3.12", adopt: str = "") -> dict[str, Any]:
     return planning.plan("/r", variant, VARIANTS[variant], locks, python, adopt)
 

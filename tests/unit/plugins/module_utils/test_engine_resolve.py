@@ -55,7 +55,7 @@ def row(index: Index, **changes: Any) -> dict[str, Any]:
 
 def resolve(index: Index, tmp_path: Path, targets: tuple[Target, ...] = (TARGET,), **changes: Any) -> _engine_lock.Lock:
     content = _engine_resolve.resolve(
-        UV, row(index, **changes), targets, f"{index.url}/pypi", tmp_path / "cache", tmp_path, {"variant": "cu129"}
+        UV, row(index, **changes), targets, f"{index.url}/pypi", tmp_path / "cache", [], {"variant": "cu129"}
     )
     return _engine_lock.parse(content)
 
@@ -154,9 +154,7 @@ def test_another_nccl_is_that_package_alone(index: Index, tmp_path: Path) -> Non
     put(tmp_path / "www", "pypi", "nvidia-nccl-cu12".replace("-", "_"), "2.30.7", requires=("certifi",))
     (tmp_path / "www/pypi/nvidia_nccl_cu12").rename(tmp_path / "www/pypi/nvidia-nccl-cu12")
     own = _engine_resolve.nccl_row({"nccl_package": "nvidia-nccl-cu12", "indexes": []}, "2.30.7")
-    content = _engine_resolve.resolve(
-        UV, own, [TARGET], f"{index.url}/pypi", tmp_path / "c", tmp_path, {"nccl": "2.30.7"}
-    )
+    content = _engine_resolve.resolve(UV, own, [TARGET], f"{index.url}/pypi", tmp_path / "c", [], {"nccl": "2.30.7"})
     lock = _engine_lock.parse(content)
     assert {name: entry["version"] for name, entry in lock.packages.items()} == {"nvidia-nccl-cu12": "2.30.7"}
     assert lock.tool == {"nccl": "2.30.7"}
