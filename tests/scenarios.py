@@ -10,21 +10,38 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# `default` goes first: it saves the layer with the installed engine from which the others start.
-ORDER = ("default", "repair", "faults", "ranks", "fabric", "kernel", "mirror")
-# Run by name only, with the reason that is printed where they are left out.
-BY_NAME = {
-    "engine": "its twenty killed installations were not yet seen to end within the time of a test run",
-}
+# `default` goes alone and first: it saves the layer with the installed engine from which others start.
+FIRST = ("default",)
+# Beside each other: those of a lane share the names of a bed, so they go one after the other. Most of their time is
+# spent waiting for nodes.
+LANES = (("repair", "mirror"), ("engine", "fabric", "kernel"))
+# Alone again: they judge how long it takes to serve again.
+LAST = ("faults", "ranks")
 
 
-def scenarios() -> list[str]:
-    """Names of all scenarios of the checkout, in their order."""
-    found = {path.parent.name for path in ROOT.glob("molecule/*/molecule.yml")}
-    return [name for name in ORDER if name in found] + sorted(found - set(ORDER) - set(BY_NAME))
+def scenarios() -> set[str]:
+    """Names of all scenarios of the checkout."""
+    return {path.parent.name for path in ROOT.glob("molecule/*/molecule.yml")}
+
+
+def run(names: Iterable[str], env: dict[str, str], times: dict[str, float], failed: list[str], keep: bool) -> None:
+    """Run scenarios one after the other; `keep`: show what one said when it has ended, not meanwhile."""
+    for name in names:
+        print(f"\n== molecule test -s {name}", flush=True)
+        began = time.monotonic()
+        command = [f"{ROOT}/.venv/bin/molecule", "test", "-s", name]
+        output = subprocess.PIPE if keep else None
+        done = subprocess.run(command, cwd=ROOT, env=env, check=False, stdout=output, stderr=subprocess.STDOUT)
+        times[name] = time.monotonic() - began
+        if keep:
+            print(f"\n== molecule test -s {name} said:\n{done.stdout.decode(errors='replace')}", flush=True)
+        if done.returncode:
+            failed.append(name)
 
 
 def main() -> int:
@@ -36,17 +53,16 @@ def main() -> int:
     snapshot = f"test-{os.getpid()}"
     env = {**os.environ, "PATH": f"{ROOT}/.venv/bin:{os.environ['PATH']}", "TEST_SNAPSHOT": snapshot}
     times: dict[str, float] = {}
-    failed = []
-    for name in sys.argv[1:] or scenarios():
-        print(f"\n== molecule test -s {name}", flush=True)
-        began = time.monotonic()
-        done = subprocess.run([f"{ROOT}/.venv/bin/molecule", "test", "-s", name], cwd=ROOT, env=env, check=False)
-        times[name] = time.monotonic() - began
-        if done.returncode:
-            failed.append(name)
-    for name, reason in BY_NAME.items():
-        if name not in times:
-            print(f"left out {name}: {reason}; `tests/scenarios.py {name}` runs it")
+    failed: list[str] = []
+    wanted = set(sys.argv[1:]) or scenarios()
+    known = {*FIRST, *LAST, *(name for lane in LANES for name in lane)}
+    run([name for name in (*FIRST, *sorted(wanted - known)) if name in wanted], env, times, failed, keep=False)
+    lanes = [[name for name in lane if name in wanted] for lane in LANES]
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        keep = all(lanes)
+        for lane in [pool.submit(run, lane, env, times, failed, keep) for lane in lanes]:
+            lane.result()
+    run([name for name in LAST if name in wanted], env, times, failed, keep=False)
     subprocess.run([f"{ROOT}/testbed/bed", "forget", snapshot], cwd=ROOT, check=False)
     for name, seconds in times.items():
         print(f"{'FAILED' if name in failed else 'passed':8}{name:16}{seconds:7.0f} s")

@@ -187,7 +187,7 @@ FAULTS = (
     Fault("rank-head", "SIGKILL of the head's rank", _kill("head")),
     Fault("raylet-worker", "SIGKILL of the worker's raylet", _kill("worker", "[^ ]*/raylet ")),
     Fault("raylet-head", "SIGKILL of the head's raylet", _kill("head", "[^ ]*/raylet "), notice_s=40),
-    Fault("gcs", "SIGKILL of GCS", _kill("head", "[^ ]*/gcs_server "), notice_s=45, in_ci=True),
+    Fault("gcs", "SIGKILL of GCS", _kill("head", "[^ ]*/gcs_server "), notice_s=45),
     Fault(
         "frozen", "SIGSTOP of the worker's rank", _kill("worker", signal="STOP"), notice_s=90, in_ci=True
     ),
@@ -197,7 +197,7 @@ FAULTS = (
           (0, 1), notice_s=75),
     Fault("shm-full", "/dev/shm of the head full when the server dies", _fill_shm,
           lambda c: c.head.run("rm -f /dev/shm/filler"), 20, (1, 3), notice_s=30),
-    Fault("port-8000", "port 8000 taken by another program for 20 s", _take_port(8000), _drop_thief, 20, in_ci=True),
+    Fault("port-8000", "port 8000 taken by another program for 20 s", _take_port(8000), _drop_thief, 20),
     Fault("port-6379", "port 6379 taken by another program for 20 s", _take_port(6379), _drop_thief, 20, notice_s=60),
     Fault("reboot-worker", "reboot of the worker", _reboot("2"), notice_s=40),
     Fault("reboot-head", "reboot of the head", _reboot("1"), notice_s=40),

