@@ -13,7 +13,7 @@ from typing import Any
 
 from . import _roce_ip
 from ._roce_problem import AMBIGUOUS, CONFIG, problem
-from ._roce_types import Facts, Problem
+from ._roce_types import Facts, Port, Problem
 
 TARGET = "/etc/netplan/60-dgx-spark-vllm-fabric.yaml"
 # Places in which a system keeps network configuration: the files that matter there, and how each names an interface,
@@ -117,9 +117,15 @@ def _subnet(value: str) -> str:
     return _roce_ip.network(address, int(prefix))
 
 
+def _netdevs(facts: Facts, port: Port) -> list[str]:
+    """The interfaces of a port. Soft-RoCE has no PCIe function that carries them, but its rows name them."""
+    named = {row["netdev"] for row in port["rows"]} & set(facts["netdevs"])
+    return port["netdevs"] or sorted(name for name in named if facts["netdevs"][name]["kind"] != "vlan")
+
+
 def _static(facts: Facts) -> dict[str, str]:
     """Interfaces of RDMA ports with a static address."""
-    names = {name for port in facts["ports"] for name in port["netdevs"]}
+    names = {name for port in facts["ports"] for name in _netdevs(facts, port)}
     return {
         name: f"{entry['address']}/{entry['prefix']}"
         for name in sorted(names & set(facts["netdevs"]))
@@ -130,9 +136,8 @@ def _static(facts: Facts) -> dict[str, str]:
 
 def _bare(facts: Facts, held: Mapping[str, str]) -> list[str]:
     """Interfaces of RDMA ports with a link but without a static address, the first PCIe domain first."""
-    names = {
-        name for port in facts["ports"] if port["state"] == "ACTIVE" for name in port["netdevs"] if name not in held
-    }
+    active = [port for port in facts["ports"] if port["state"] == "ACTIVE"]
+    names = {name for port in active for name in _netdevs(facts, port) if name not in held}
 
     def order(name: str) -> tuple[int, str]:
         domain = re.match(r"enP(\d+)p", name)

@@ -69,6 +69,7 @@ class Trial:
         self.unit = Path(root, "etc/systemd/system", f"{UNIT}.service")
         self.pending, self.before = self.state / "pending", self.state / "before.yaml"
         self.script, self.applied = self.state / "rollback", self.state / "applied"
+        self.settled = self.state / "settled"
 
     def current(self) -> str:
         """Our file's text; empty where there is none."""
@@ -89,10 +90,12 @@ class Trial:
         _write(self.script, self._rollback(before, content, mtus), 0o700)
         _write(self.unit, _unit(self.script, self.pending), 0o644)
         self.applied.unlink(missing_ok=True)
+        self.settled.unlink(missing_ok=True)
         self.pending.touch(mode=0o600)
         self.run(["systemctl", "enable", f"{UNIT}.service"])
-        # Without a command the timer starts the unit that is there.
-        self.run(["systemd-run", f"--unit={UNIT}.service", f"--on-active={seconds}s"])
+        # Without a command the timer starts the unit that is there. By itself it might be a minute late.
+        timer = [f"--on-active={seconds}s", "--timer-property=AccuracySec=1s"]
+        self.run(["systemd-run", f"--unit={UNIT}.service", *timer])
         try:
             self._write_target(content)
             self.run(["netplan", "generate"])
@@ -106,12 +109,14 @@ class Trial:
         self.run(["systemd-run", f"--unit={APPLY}", "--collect", "--no-block", "/bin/sh", "-c", script])
         return True
 
-    def confirm(self, sound: Callable[[], str], seconds: float, pause: Callable[[float], None] = time.sleep) -> None:
-        """Keep what is in force: netplan has applied it, and `sound` has nothing to complain of."""
-        if not self.pending.exists():
-            raise TrialError("the trial was taken back before it was confirmed: the earlier configuration is in force")
+    def settle(self, sound: Callable[[], str], seconds: float, pause: Callable[[float], None] = time.sleep) -> None:
+        """Wait until netplan has applied the file and `sound` has nothing to complain of.
+
+        Only a connection that is made after that shows that the node can still be reached.
+        """
         deadline = time.monotonic() + APPLY_WAIT_S
         while not (self.applied.exists() and self.applied.read_text(encoding="utf-8").strip()):
+            self._must_be_pending()
             if time.monotonic() > deadline:
                 self.take_back()
                 raise TrialError(f"netplan apply did not end within {APPLY_WAIT_S} s; taken back")
@@ -122,11 +127,24 @@ class Trial:
             raise TrialError(f"netplan apply failed, taken back: {log[-500:]}")
         deadline = time.monotonic() + seconds
         while complaint := sound():
+            self._must_be_pending()
             if time.monotonic() > deadline:
                 self.take_back()
                 raise TrialError(f"{complaint} after {seconds:g} s; taken back")
             pause(0.2)
+        self._must_be_pending()
+        self.settled.touch(mode=0o600)
+
+    def confirm(self) -> None:
+        """Keep what is in force. To be asked for over a connection that was made after `settle`."""
+        self._must_be_pending()
+        if not self.settled.exists():
+            raise TrialError("the trial has not settled yet: nothing to confirm; it is taken back by itself")
         self._disarm()
+
+    def _must_be_pending(self) -> None:
+        if not self.pending.exists():
+            raise TrialError("the trial was taken back before it was confirmed: the earlier configuration is in force")
 
     def take_back(self) -> None:
         """Go back now instead of when the time is over."""
@@ -158,7 +176,8 @@ class Trial:
         flush += [f"ip link set {shlex.quote(name)} mtu {mtus[name]}" for name in added if mtus.get(name)]
         restore = f"install -m 600 {self.before} {self.target}" if before else f"rm -f {self.target}"
         lines = ["#!/bin/sh", "# Takes back a trial of the fabric's addresses that nobody confirmed.", "set -u"]
-        lines += [f"[ -e {self.pending} ] || exit 0", restore, *flush, "netplan apply", f"rm -f {self.pending}"]
+        lines += [f"[ -e {self.pending} ] || exit 0", f"systemctl stop {APPLY}.service 2>&1 || :", restore, *flush]
+        lines += ["netplan apply", f"rm -f {self.pending}"]
         lines += [f"systemctl --quiet disable {UNIT}.service", f"rm -f {self.unit}"]
         return "\n".join(lines) + "\n"
 

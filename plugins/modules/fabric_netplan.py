@@ -22,8 +22,9 @@ options:
     description:
       - V(read) returns what O(hosts) needs of each host.
       - V(plan) returns each host's file, or fails with every reason not to write one.
-      - V(begin) puts O(content) in force on trial.
-      - V(confirm) keeps it, once the addresses are there.
+      - V(begin) puts O(content) in force on trial, and ends when the addresses are there.
+      - V(confirm) keeps it. To be asked for over a connection made after V(begin), which shows that the node can be
+        reached.
     type: str
     choices: [read, plan, begin, confirm]
     required: true
@@ -44,7 +45,7 @@ options:
     type: dict
     default: {}
   content:
-    description: For V(begin) and V(confirm), the host's file as V(plan) returned it; empty to take it out.
+    description: For V(begin), the host's file as V(plan) returned it; empty to take it out.
     type: str
     default: ""
   rollback_s:
@@ -52,7 +53,7 @@ options:
     type: int
     default: 120
   wait_s:
-    description: For V(confirm), seconds within which the addresses have to be there.
+    description: For V(begin), seconds within which the addresses have to be there, or it is taken back at once.
     type: int
     default: 20
 extends_documentation_fragment: [ansible.builtin.action_common_attributes]
@@ -91,7 +92,6 @@ EXAMPLES = r"""
 - name: Keep it
   dgx_spark.vllm.fabric_netplan:
     phase: confirm
-    content: "{{ plan.files[inventory_hostname] }}"
   become: true
 """
 
@@ -147,22 +147,24 @@ def _begin(module: AnsibleModule) -> None:
     netdevs = read()["netdevs"]
     mtus = {name: netdevs[name]["mtu"] for name in _fabric_netplan.ours(content) if name in netdevs}
     changed = trial.begin(content, mtus, module.params["rollback_s"])
+    if changed:
+        trial.settle(lambda: _complaint(_fabric_netplan.ours(content)), module.params["wait_s"])
     module.exit_json(changed=changed, diff=shown if changed else [])
 
 
+def _complaint(wanted: dict[str, str]) -> str:
+    """The first address that is not there."""
+    netdevs = read()["netdevs"]
+    for name, value in wanted.items():
+        entries = netdevs[name]["addresses"] if name in netdevs else []
+        if not any(f"{entry['address']}/{entry['prefix']}" == value for entry in entries):
+            return f"{name} has no {value}"
+    return ""
+
+
 def _confirm(module: AnsibleModule) -> None:
-    wanted = _fabric_netplan.ours(module.params["content"])
-
-    def sound() -> str:
-        netdevs = read()["netdevs"]
-        for name, value in wanted.items():
-            entries = netdevs[name]["addresses"] if name in netdevs else []
-            if not any(f"{entry['address']}/{entry['prefix']}" == value for entry in entries):
-                return f"{name} has no {value}"
-        return ""
-
     if not module.check_mode:
-        _fabric_netplan_try.Trial().confirm(sound, module.params["wait_s"])
+        _fabric_netplan_try.Trial().confirm()
     # What the trial changed, `begin` has told.
     module.exit_json(changed=False)
 

@@ -16,7 +16,6 @@ from typing import Any
 from testbed.vm.settings import RAILS, Rail
 
 ROOT = Path(__file__).resolve().parents[2]
-INVENTORY = "testbed/vm/inventory.py"
 MODULE = "dgx_spark.vllm.roce_gid_info"
 PROGRAM = "/home/spark/.local/share/dgx-spark-vllm/bin/fabric-env"
 SUBNETS = [f"{rail.subnet}.0/24" for rail in RAILS]

@@ -9,6 +9,12 @@ import testinfra
 from tests.kernel.pair import Node
 
 
+@pytest.fixture(scope="session")
+def inventory(request: pytest.FixtureRequest) -> str:
+    """The scenario's inventory, for plays that a test runs."""
+    return str(request.config.getoption("ansible_inventory"))
+
+
 def _node(request: pytest.FixtureRequest, number: int) -> Node:
     inventory = request.config.getoption("ansible_inventory")
     return Node(number, testinfra.get_host(f"ansible://spark-{number:02d}", ansible_inventory=inventory))

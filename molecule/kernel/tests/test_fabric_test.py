@@ -10,7 +10,7 @@ import pytest
 
 from testbed.vm.settings import RAILS, SPEED_MBPS
 from tests.bed import plays
-from tests.kernel.pair import INVENTORY, Node
+from tests.kernel.pair import Node
 
 PLAYBOOK = ("playbooks/fabric_test.yml", "-e", "fabric_test_seconds=1")
 
@@ -34,16 +34,16 @@ def verdicts(said: str, head: Node, worker: Node, method: str) -> list[str]:
     return found
 
 
-def test_rdma_is_measured_over_each_rail(head: Node, worker: Node) -> None:
+def test_rdma_is_measured_over_each_rail(head: Node, worker: Node, inventory: str) -> None:
     # An emulated processor is no measure, so its bounds are such as it meets.
     bounds = ("-e", "fabric_test_floor_mbps=1", "-e", "fabric_test_latency_us=1000000")
-    outcome = plays.run(*PLAYBOOK, *bounds, inventory=INVENTORY)
+    outcome = plays.run(*PLAYBOOK, *bounds, inventory=inventory)
     assert not outcome.failed, outcome.said()
     assert verdicts(outcome.output, head, worker, "perftest") == ["sound", "sound"]
 
 
-def test_tcp_stands_in_and_a_slow_rail_fails(head: Node, worker: Node, without_perftest: None) -> None:
-    outcome = plays.run(*PLAYBOOK, inventory=INVENTORY)
+def test_tcp_stands_in_and_a_slow_rail_fails(head: Node, worker: Node, without_perftest: None, inventory: str) -> None:
+    outcome = plays.run(*PLAYBOOK, inventory=inventory)
     assert outcome.failed
     for said in verdicts(outcome.output, head, worker, "iperf3"):
         assert re.match(r"SLOW: [0-9.]+ Gb/s, at least 80 expected", said)

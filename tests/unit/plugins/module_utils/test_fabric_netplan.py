@@ -119,6 +119,17 @@ def test_a_subnet_of_another_interface_is_refused(tmp_path: Path) -> None:
     assert [(error["host"], error["found"]) for error in errors] == [("s1", "enP7s7 has 192.168.100.77 there")]
 
 
+def test_a_soft_roce_port_is_known_by_its_rows(tmp_path: Path) -> None:
+    root = tmp_path / "1"
+    trees.tree(root, "rxe0 eth1 ACTIVE\n 0 v2 fe80:1, 1 v2 fe80:2 [eth1.7]")
+    (root / "sys/class/infiniband/rxe0/device/net/eth1").rmdir()
+    trees.interface(root, "eth1.7", kind="vlan")
+    hosts = {"s1": {"facts": trees.facts(trees.addresses(root, {})), "configs": {}, "macs": {}}}
+    files, errors = netplan.plan(hosts, SUBNETS, 9000, {})
+    assert errors == []
+    assert interfaces(files["s1"]) == {"eth1": ["192.168.100.1/24"]}
+
+
 def test_several_cables_want_names(tmp_path: Path) -> None:
     root = tmp_path / "1"
     trees.tree(root, "\n".join(f"dev{n} eth{n} ACTIVE\n 0 v1 fe80:{n}" for n in range(4)))
@@ -226,8 +237,13 @@ def test_it_is_kept_when_applied_and_sound(trial: trying.Trial, calls: Calls) ->
     trial.begin(NEW, {}, 90)
     complaints = ["not yet", "not yet", ""]
     trial.applied.write_text("0\n", encoding="utf-8")
-    trial.confirm(lambda: complaints.pop(0), 5, lambda _seconds: None)
+    with pytest.raises(trying.TrialError, match="not settled"):
+        trial.confirm()
+    assert trial.pending.exists()
+    trial.settle(lambda: complaints.pop(0), 5, lambda _seconds: None)
     assert complaints == []
+    assert trial.pending.exists(), "only a fresh connection may keep it"
+    trial.confirm()
     assert not trial.pending.exists()
     assert not trial.unit.exists()
     assert str(trial.script) not in calls.asked
@@ -241,7 +257,7 @@ def test_it_is_taken_back_when_it_fails(
     trial.applied.write_text(f"{code}\n", encoding="utf-8")
     Path(f"{trial.applied}.log").write_text("broken yaml", encoding="utf-8")
     with pytest.raises(trying.TrialError, match=word):
-        trial.confirm(lambda: complaint, 0, lambda _seconds: None)
+        trial.settle(lambda: complaint, 0, lambda _seconds: None)
     assert str(trial.script) in calls.asked
     assert not trial.pending.exists()
 
@@ -249,8 +265,10 @@ def test_it_is_taken_back_when_it_fails(
 def test_a_trial_taken_back_meanwhile_is_not_confirmed(trial: trying.Trial) -> None:
     trial.begin(NEW, {}, 90)
     trial.pending.unlink()
-    with pytest.raises(trying.TrialError, match="taken back before"):
-        trial.confirm(lambda: "", 5)
+    for act in (lambda: trial.settle(lambda: "", 5), trial.confirm):
+        with pytest.raises(trying.TrialError, match="taken back before"):
+            act()
+    assert not trial.settled.exists()
 
 
 def test_taking_it_out_flushes_the_addresses_and_can_go_back(trial: trying.Trial, calls: Calls) -> None:
