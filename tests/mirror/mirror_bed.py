@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -72,10 +73,14 @@ class Nodes:
         place = f"{USER}@{self.bed.address(number)}:{into}"
         subprocess.run(["scp", "-q", "-r", *options, str(folder), place], check=True, timeout=120)
 
+    def folder(self, host: str) -> Path:
+        """The node's models as this machine sees them."""
+        return self.bed.node_path(self.hosts.index(host) + 1, "upper", HOME.strip("/"), "models")
+
     def cached(self, host: str) -> int:
         """Bytes of the model's shards in the page cache, by this machine's kernel, which is the node's."""
-        folder = self.bed.node_path(self.hosts.index(host) + 1, "upper", HOME.strip("/"), "models", NAME)
-        counted = ["fincore", "-nb", "-o", "RES", *sorted(map(str, folder.glob("*.safetensors")))]
+        shards = sorted(map(str, (self.folder(host) / NAME).glob("*.safetensors")))
+        counted = ["fincore", "-nb", "-o", "RES", *shards]
         return sum(map(int, subprocess.run(counted, check=True, capture_output=True, text=True).stdout.split()))
 
     def by_rail(self, host: str, direction: str = "rx") -> dict[str, int]:
@@ -162,6 +167,10 @@ class Nodes:
         return {line.split("  ", 1)[1]: line.split()[0] for line in listed.splitlines()}
 
     def arrived(self, host: str) -> int:
-        """Bytes on their way to a node."""
-        command = f"du -sb models/.dgx-spark-vllm/{NAME}/incoming 2>/dev/null | cut -f1"
-        return int(self.run(host, command, check=False) or 0)
+        """Bytes on their way to a node, seen from outside: to ask the node itself would slow it down."""
+        folder = self.folder(host) / ".dgx-spark-vllm" / NAME / "incoming"
+        total = 0
+        for path in folder.rglob("*"):
+            with contextlib.suppress(OSError):
+                total += path.stat().st_size if path.is_file() else 0
+        return total
