@@ -138,6 +138,11 @@ def uv_environment(cache: Path) -> dict[str, str]:
     }
 
 
+def _size(folder: Path) -> int:
+    """Bytes in all files below a folder."""
+    return sum(item.size for item in _manifest.scan(folder).values())
+
+
 @contextlib.contextmanager
 def _growing(folder: Path, meter: Meter) -> Iterator[None]:
     """Tell how many bytes are below a folder while something fills it."""
@@ -147,7 +152,7 @@ def _growing(folder: Path, meter: Meter) -> Iterator[None]:
         while not done.wait(LOOK_EVERY_S):
             # What moves while it is counted is counted the next time.
             with contextlib.suppress(OSError):
-                meter.at(sum(item.size for item in _manifest.scan(folder).values()))
+                meter.at(_size(folder))
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
@@ -263,7 +268,7 @@ def build(
         if faults:
             raise BuildError(f"the environment is not what was asked for: {'; '.join(faults)}")
         looked = time.monotonic()
-        meter.phase("hashing", need - SPARE_BYTES)
+        meter.phase("hashing", _size(release))
         manifest = _manifest.make(release, count=meter.add)
         wrong = _manifest.broken_records(release, manifest)
         if wrong:

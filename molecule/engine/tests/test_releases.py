@@ -10,12 +10,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tests.bed import nodes, plays
 from tests.engine.releases import NODES, Bed
@@ -23,22 +20,7 @@ from tests.engine.releases import NODES, Bed
 testinfra_hosts = [f"ansible://{nodes.HEAD}"]
 SITE = "lib/python3.13/site-packages"
 PATCH = "laguna_dflash_get_cache_scale"
-KILLS = int(os.environ.get("ENGINE_KILLS", "6"))
-
-
-@pytest.fixture(scope="module")
-def bed(host: Any, tmp_path_factory: pytest.TempPathFactory, monkeypatch_module: pytest.MonkeyPatch) -> Bed:
-    folder = tmp_path_factory.mktemp("engine")
-    seeds = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dgx-spark-vllm/wheelhouse"
-    # Nobody wants the controller's wheels of these releases afterwards.
-    monkeypatch_module.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-    return Bed(host, folder, seeds)
-
-
-@pytest.fixture(scope="module")
-def monkeypatch_module() -> Iterator[pytest.MonkeyPatch]:
-    with pytest.MonkeyPatch.context() as patch:
-        yield patch
+KILLS = int(os.environ.get("ENGINE_KILLS", "5"))
 
 
 def test_check_mode_on_empty_nodes_says_what_it_would_do(bed: Bed) -> None:
@@ -76,9 +58,9 @@ def test_a_run_that_changes_nothing_takes_four_tasks_a_node(bed: Bed) -> None:
 
 
 def test_killed_at_random_moments_every_next_run_ends_right(bed: Bed) -> None:
-    """SIGKILL to the whole play, spread over an installation and its switch; what was serving is never touched.
+    """C48: SIGKILL to the whole play, spread over an installation and its switch; what was serving is never touched.
 
-    Six times in a test run, to keep that short; ENGINE_KILLS=20 tests/scenarios.py engine kills twenty.
+    Five times in a test run, to keep that short; ENGINE_KILLS=20 tests/scenarios.py engine kills twenty.
     """
     generator = random.Random(os.environ.get("ENGINE_SEED", "5"))
     began = time.monotonic()
@@ -110,6 +92,9 @@ def test_killed_at_random_moments_every_next_run_ends_right(bed: Bed) -> None:
         bed.install(number, engine_keep=1)
         assert bed.equal(bed.name(number))
         assert bed.sums(old) == before
+        # Nothing is left of what was killed, and of what was before only what is to be kept.
+        there = bed.on_all(f"ls {nodes.STATE}/releases")
+        assert there == dict.fromkeys(NODES, "\n".join(sorted([old, bed.name(number)])))
         moments.append((round(pause, 1), ended))
     print(f"of a run of {whole:.1f} s: {moments}")
     assert sum(ended == "killed" for _, ended in moments) >= KILLS * 0.7
@@ -134,6 +119,19 @@ def test_a_power_cut_in_the_middle_of_a_build(bed: Bed) -> None:
     assert bed.current() == {old}
     bed.install(200)
     assert bed.sums(old) == before
+
+
+def test_a_switch_that_fails_on_one_node_leaves_all_on_the_old_one(bed: Bed) -> None:
+    serving = bed.current()
+    nodes.out(bed.hosts[nodes.WORKER], f"chmod a-w {nodes.STATE}")
+    try:
+        done = bed.run(201)
+        assert done.failed
+        assert bed.current() == serving
+    finally:
+        nodes.out(bed.hosts[nodes.WORKER], f"chmod u+w {nodes.STATE}")
+    assert "all nodes are on the release that they had" in done.output
+    bed.install(201)
 
 
 def damage(bed: Bed, path: str) -> None:
