@@ -74,8 +74,17 @@ def _drop_thief(cluster: Cluster) -> None:
 
 
 def _fill_shm(cluster: Cluster) -> None:
-    cluster.head.run("fallocate -l 100T /dev/shm/filler 2>/dev/null || dd if=/dev/zero of=/dev/shm/filler bs=1M", False)
+    """Made small first: to fill half of the machine's memory would be another fault."""
     _server(cluster)
+    cluster.head.run(
+        "sudo mount -o remount,size=$(( $(df --output=used -k /dev/shm | tail -1) + 65536 ))k /dev/shm; "
+        "dd if=/dev/zero of=/dev/shm/filler bs=1M 2>/dev/null",
+        check=False,
+    )
+
+
+def _free_shm(cluster: Cluster) -> None:
+    cluster.head.run("rm -f /dev/shm/filler; sudo mount -o remount,size=50% /dev/shm")
 
 
 def _reboot(*numbers: str) -> Act:
@@ -196,7 +205,7 @@ FAULTS = (
     Fault("cable-60", "fabric cable cut for 60 s", lambda c: c.tool("cut", "2"), lambda c: c.tool("heal", "2"), 60,
           (0, 1), notice_s=75),
     Fault("shm-full", "/dev/shm of the head full when the server dies", _fill_shm,
-          lambda c: c.head.run("rm -f /dev/shm/filler"), 20, (1, 3), notice_s=30),
+          _free_shm, 20, (1, 3), notice_s=30),
     Fault("port-8000", "port 8000 taken by another program for 20 s", _take_port(8000), _drop_thief, 20),
     Fault("port-6379", "port 6379 taken by another program for 20 s", _take_port(6379), _drop_thief, 20, notice_s=60),
     Fault("reboot-worker", "reboot of the worker", _reboot("2"), notice_s=40),
