@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 from .catalog import chosen
-from .judge import Result, base_load, complaints, watch
+from .judge import base_load, complaints, watch
 from .load import Load
 from .nodes import Cluster, FaultError, wait_for
-from .table import rows, write
+from .table import row, write
 
 READY_S = 240
 
@@ -37,7 +37,6 @@ def main() -> int:
     options = parser.parse_args()
     cluster = Cluster(Path(options.bed).resolve(), ("-e", f"@{options.site_vars}") if options.site_vars else ())
     load = open_load(cluster)
-    results: list[Result] = []
     bad = 0
     for fault in chosen(options.only):
         try:
@@ -45,16 +44,12 @@ def main() -> int:
         except FaultError as err:
             print(f"{fault.name}: {err}", flush=True)
             return 1
-        results.append(result)
         found = complaints(result, cluster)
         bad += bool(found)
-        print(
-            f"{fault.name}: {result.back_s:.1f} s, {result.restarts} restart(s), {'; '.join(found) or 'ok'}", flush=True
-        )
+        print(f"{fault.name}: {'; '.join(found) or 'ok'} {row(result)}", flush=True)
+        if options.write:
+            write(Path(options.write), [result])
     load.stop()
-    print(rows(results))
-    if options.write:
-        write(Path(options.write), results)
     return 1 if bad else 0
 
 
