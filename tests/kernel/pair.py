@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,11 +14,18 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.dgx_spark.vllm.plugins.modules import roce_gid_info
+
 from testbed.vm.settings import RAILS, Rail
 
 ROOT = Path(__file__).resolve().parents[2]
-MODULE = "dgx_spark.vllm.roce_gid_info"
-PROGRAM = "/home/spark/.local/share/dgx-spark-vllm/bin/fabric-env"
+HOME = "/home/spark/.local/share/dgx-spark-vllm"
+PROGRAM, LIBRARY = f"{HOME}/bin/fabric-env", f"{HOME}/lib"
+CALL = (
+    "import importlib, json, sys; _, module, name, *given = sys.argv; "
+    "function = getattr(importlib.import_module(f'dgx_spark_vllm.{module}'), name); "
+    "print(json.dumps(function(*map(json.loads, given))))"
+)
 SUBNETS = [f"{rail.subnet}.0/24" for rail in RAILS]
 ZERO = ":".join(["0000"] * 8)
 
@@ -57,15 +65,21 @@ class Node:
         done = self.host.run("timeout %s sh -c %s", str(seconds), f"until {condition}; do sleep 0.2; done")
         assert done.rc == 0, f"{self.number}: not within {seconds} s: {condition}"
 
-    def fabric(self, **arguments: Any) -> dict[str, Any]:
-        """The result of the module, whether it ends well or fails."""
-        try:
-            found = self.host.ansible(MODULE, json.dumps(arguments) if arguments else None, check=False)
-        except self.host.ansible.AnsibleException as failure:
-            found = failure.result
-        assert isinstance(found, dict)
-        assert "table" in found, found
+    def module(self) -> dict[str, Any]:
+        """The result of the module with nothing given."""
+        found: dict[str, Any] = self.host.ansible("dgx_spark.vllm.roce_gid_info", check=False)
         return found
+
+    def fabric(self, **arguments: Any) -> dict[str, Any]:
+        """What the module would answer, good or bad, by the code that lies on the node: Ansible would cost seconds."""
+        given = {name: spec.get("default") for name, spec in roce_gid_info.ARGUMENTS.items()} | arguments
+        found: dict[str, Any] = self.call("_fabric_module", "gather", given)[0]
+        return found
+
+    def call(self, module: str, function: str, *given: Any) -> Any:
+        """A function of the collection's code that lies on the node."""
+        command = ["env", f"PYTHONPATH={LIBRARY}", "python3", "-c", CALL, module, function, *map(json.dumps, given)]
+        return json.loads(self.out(shlex.join(command)))
 
     def slots(self, rail: Rail) -> dict[int, str]:
         """The GIDs of the kernel's table, without the empty slots."""

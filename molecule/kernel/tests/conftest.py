@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
 import pytest
 import testinfra
 
@@ -28,3 +31,10 @@ def head(request: pytest.FixtureRequest) -> Node:
 @pytest.fixture(scope="session")
 def worker(request: pytest.FixtureRequest) -> Node:
     return _node(request, 2)
+
+
+@pytest.fixture(scope="session")
+def seen(head: Node, worker: Node) -> dict[int, dict[str, Any]]:
+    """What the module says of both nodes with nothing given, asked at once, before any test changed something."""
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip((1, 2), pool.map(Node.module, (head, worker)), strict=True))

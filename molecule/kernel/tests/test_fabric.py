@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -39,13 +38,6 @@ def _back(node: Node) -> None:
             node.take_address(rail)
             node.give_address(rail)
         assert node.index(rail) == 1
-
-
-@pytest.fixture(scope="module")
-def seen(head: Node, worker: Node) -> dict[int, dict[str, Any]]:
-    """What the module says of both nodes with nothing given, asked at once."""
-    with ThreadPoolExecutor(2) as pool:
-        return dict(zip((1, 2), pool.map(Node.fabric, (head, worker)), strict=True))
 
 
 def test_rails_are_what_the_kernel_has(head: Node, worker: Node, seen: dict[int, dict[str, Any]]) -> None:
