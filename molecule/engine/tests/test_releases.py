@@ -122,15 +122,17 @@ def test_a_power_cut_in_the_middle_of_a_build(bed: Bed) -> None:
 
 
 def test_a_switch_that_fails_on_one_node_leaves_all_on_the_old_one(bed: Bed) -> None:
-    serving = bed.current()
-    nodes.out(bed.hosts[nodes.WORKER], f"chmod a-w {nodes.STATE}")
+    (serving,) = bed.current()
+    # Something that no link can take the place of.
+    nodes.out(bed.hosts[nodes.WORKER], f"cd {nodes.STATE} && mv current kept && mkdir -p current/full")
     try:
         done = bed.run(201)
-        assert done.failed
-        assert bed.current() == serving
     finally:
-        nodes.out(bed.hosts[nodes.WORKER], f"chmod u+w {nodes.STATE}")
+        nodes.out(bed.hosts[nodes.WORKER], f"cd {nodes.STATE} && rm -r current && mv kept current")
+    assert done.failed
     assert "all nodes are on the release that they had" in done.output
+    assert "Make the release current" in done.text[nodes.HEAD], "the head had switched, and went back"
+    assert bed.current() == {serving}
     bed.install(201)
 
 
