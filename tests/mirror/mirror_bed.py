@@ -107,7 +107,8 @@ class Nodes:
     def play(self, mark: str = "", arguments: Sequence[str] = (), **variables: Any) -> subprocess.Popen[str]:
         """The role on these nodes, running; `model` names another model than the large one."""
         name = variables.pop("model", NAME)
-        size = self.size if name == NAME else 0
+        model: dict[str, Any] = {"role": "target", "name": name, "path": f"{HOME}/models/{name}", "repo": "x/y"}
+        model |= {"bytes": self.size if name == NAME else 0}
         deployment = {
             "head": self.hosts[0],
             "hosts": self.hosts,
@@ -118,7 +119,7 @@ class Nodes:
             "is_head": "{{ inventory_hostname == deployment.head }}",
             "config": f"{HOME}/.config/dgx-spark-vllm",
             "release": "",
-            "card": {"card": {}, "models": [{"role": "target", "name": name, "repo": "x/y", "bytes": size}]},
+            "card": {"card": {}, "models": [model]},
         }
         settings = {
             "deployment": deployment,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,18 @@ def test_files_are_counted_once_and_odd_ones_passed_over(tmp_path: Path) -> None
     assert len(found) == 2
     assert "link" in found
     assert drop_tree(tmp_path / "absent")["files"] == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_on_an_overlay_the_pages_below_are_counted_and_dropped(folder: Path) -> None:
+    parts = {name: folder / name for name in ("lower", "upper", "work", "merged")}
+    for part in parts.values():
+        part.mkdir(exist_ok=True)
+    options = f"lowerdir={parts['lower']},upperdir={parts['upper']},workdir={parts['work']}"
+    subprocess.run(["mount", "-t", "overlay", "test", "-o", options, str(parts["merged"])], check=True)
+    try:
+        (parts["merged"] / "c.safetensors").write_bytes(os.urandom(SIZE))
+        assert drop_tree(parts["merged"])["cached_before"] == SIZE
+        assert cached_bytes(parts["upper"] / "c.safetensors") == 0
+    finally:
+        subprocess.run(["umount", str(parts["merged"])], check=True)
