@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ._engine_lock import LockError, read, select
+from ._engine_lock import LockError, Wheel, read, select
 from ._engine_tags import Target
 from ._report import Fault, fault
 
@@ -25,6 +25,18 @@ def toolkit_lacks(row: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
     return bool(least) and (not nvcc or version(nvcc) < version(least))
 
 
+def _unlike(wheels: Sequence[Wheel], packages: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Packages of a release, by its manifest, that are not as the lock says; none where there is no release yet."""
+    have = {name: str(entry["version"]) for name, entry in packages.items() if name}
+    want = {wheel.package: wheel.version for wheel in wheels}
+    names = sorted(have.keys() | want.keys()) if have else []
+    return [
+        f"{name}: {have.get(name, 'absent')}, by the lock {want.get(name, 'none')}"
+        for name in names
+        if have.get(name) != want.get(name)
+    ]
+
+
 def _lock_faults(host: str, node: Mapping[str, Any], locks: Sequence[Path], state: Mapping[str, Any]) -> list[Fault]:
     """Whether the lock serves this node, and the disk takes what it names."""
     glibc = state["glibc"]
@@ -35,6 +47,10 @@ def _lock_faults(host: str, node: Mapping[str, Any], locks: Sequence[Path], stat
         return [
             fault(host, "lock", str(exc), "a wheel of every package", "another engine_variant, or playbooks/lock.yml")
         ]
+    unlike = _unlike(wheels, state.get("packages", {}))
+    if unlike:
+        cure = "something else made this release; remove it on the node and run again"
+        return [fault(host, "packages of the release", "\n".join(unlike), "what the lock says, and nothing else", cure)]
     # Unpacked, an environment takes more than its wheels; how much exactly is known when they are there.
     need, free = 2 * sum(wheel.size for wheel in wheels), int(state["disk_free"])
     if state["state"] in ("absent", "partial") and free < need:

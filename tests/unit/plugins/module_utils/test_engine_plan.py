@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.dgx_spark.vllm.plugins.module_utils import _engine_faults as faults
+from ansible_collections.dgx_spark.vllm.plugins.module_utils import _engine_lock as engine_lock
 from ansible_collections.dgx_spark.vllm.plugins.module_utils import _engine_plan as planning
+from ansible_collections.dgx_spark.vllm.plugins.module_utils._engine_tags import Target
 
 ROLE = Path(__file__).resolve().parents[4] / "roles/engine"
 LOCKS = ROLE / "files/locks"
@@ -88,6 +90,21 @@ def test_too_little_disk_before_anything_is_fetched() -> None:
     assert (subject, found) == ("disk", "3.0 GB free")
     assert expected.endswith("GB for the wheels and the environment")
     assert errors(state={"disk_free": 0, "state": "ready"}) == []
+
+
+def test_a_release_is_compared_with_its_lock() -> None:
+    wheels = engine_lock.select(engine_lock.read(CU130), Target("3.12", "aarch64", (2, 39)))
+    packages = {wheel.package: {"version": wheel.version} for wheel in wheels} | {"": {"version": ""}}
+    assert errors(state={"state": "ready", "packages": packages}) == []
+    packages["vllm"] = {"version": "0.26.0"}
+    packages["stranger"] = {"version": "1"}
+    del packages["ray"]
+    ((subject, found, expected),) = errors(state={"state": "ready", "packages": packages})
+    assert subject == "packages of the release"
+    assert found.splitlines() == [
+        "ray: absent, by the lock 2.56.0", "stranger: 1, by the lock none", "vllm: 0.26.0, by the lock 0.25.1"
+    ]  # fmt: skip
+    assert expected == "what the lock says, and nothing else"
 
 
 def test_all_faults_of_a_node_come_together() -> None:
