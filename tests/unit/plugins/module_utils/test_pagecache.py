@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -71,9 +72,11 @@ def test_files_are_counted_once_and_odd_ones_passed_over(tmp_path: Path) -> None
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 def test_on_an_overlay_the_pages_below_are_counted_and_dropped(folder: Path) -> None:
-    parts = {name: folder / name for name in ("lower", "upper", "work", "merged")}
+    base = folder.with_name("overlay")
+    shutil.rmtree(base, ignore_errors=True)
+    parts = {name: base / name for name in ("lower", "upper", "work", "merged")}
     for part in parts.values():
-        part.mkdir(exist_ok=True)
+        part.mkdir(parents=True)
     options = f"lowerdir={parts['lower']},upperdir={parts['upper']},workdir={parts['work']}"
     subprocess.run(["mount", "-t", "overlay", "test", "-o", options, str(parts["merged"])], check=True)
     try:
