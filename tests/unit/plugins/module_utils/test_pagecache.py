@@ -7,6 +7,8 @@ import mmap
 import os
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,13 +19,15 @@ SIZE = 3 << 20
 
 
 @pytest.fixture
-def folder() -> Path:
-    """On a disk: a tmpfs has no cache to drop."""
-    base = Path(os.environ.get("PAGECACHE_TEST_DIR") or Path(__file__).resolve().parents[4] / ".pytest_cache" / "pages")
-    base.mkdir(parents=True, exist_ok=True)
+def folder() -> Iterator[Path]:
+    """On a disk: a tmpfs has no cache to drop. One for each test: they run side by side."""
+    above = Path(os.environ.get("PAGECACHE_TEST_DIR") or Path(__file__).resolve().parents[4] / ".pytest_cache")
+    above.mkdir(parents=True, exist_ok=True)
+    base = Path(tempfile.mkdtemp(prefix="pages-", dir=above))
     (base / "a.safetensors").write_bytes(os.urandom(SIZE))
     (base / "b.safetensors").write_bytes(os.urandom(SIZE))
-    return base
+    yield base
+    shutil.rmtree(base)
 
 
 def test_what_was_written_is_cached_and_then_dropped(folder: Path) -> None:
@@ -72,9 +76,7 @@ def test_files_are_counted_once_and_odd_ones_passed_over(tmp_path: Path) -> None
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 def test_on_an_overlay_the_pages_below_are_counted_and_dropped(folder: Path) -> None:
-    base = folder.with_name("overlay")
-    shutil.rmtree(base, ignore_errors=True)
-    parts = {name: base / name for name in ("lower", "upper", "work", "merged")}
+    parts = {name: folder / name for name in ("lower", "upper", "work", "merged")}
     for part in parts.values():
         part.mkdir(parents=True)
     options = f"lowerdir={parts['lower']},upperdir={parts['upper']},workdir={parts['work']}"
