@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import socket
 import threading
 import time
 import urllib.error
@@ -24,6 +26,21 @@ class Outcome:
     text: str
 
 
+class _Connection(http.client.HTTPConnection):
+    """Asks now and then whether the peer still lives: a machine without power says nothing by itself."""
+
+    def connect(self) -> None:
+        super().connect()
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4)):
+            self.sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+class _KeptAlive(urllib.request.HTTPHandler):
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_Connection, req)
+
+
 @dataclass
 class Load:
     """Requests one after the other in each of a few threads."""
@@ -37,7 +54,7 @@ class Load:
     def __post_init__(self) -> None:
         self._stop = threading.Event()
         self._workers = [threading.Thread(target=self._run, daemon=True) for _ in range(self.threads)]
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _KeptAlive())
 
     def start(self) -> Load:
         """Begin."""
@@ -66,8 +83,9 @@ class Load:
             return Outcome(began, time.time(), got == tokens, f"{got} tokens")
         except urllib.error.HTTPError as err:
             return Outcome(began, time.time(), False, f"status {err.code}")
-        except TimeoutError:
-            return Outcome(began, time.time(), False, "hung")
+        except TimeoutError as err:
+            # The kernel's own word for a peer that answers no more is an error like others; our own clock's is not.
+            return Outcome(began, time.time(), False, str(err) if err.errno else "hung")
         except (OSError, ValueError, KeyError) as err:
             return Outcome(began, time.time(), False, str(getattr(err, "reason", err)) or type(err).__name__)
 
