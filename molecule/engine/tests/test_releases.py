@@ -66,9 +66,10 @@ def test_killed_at_random_moments_every_next_run_ends_right(bed: Bed) -> None:
     began = time.monotonic()
     bed.install(99, engine_keep=1)
     whole = time.monotonic() - began
-    moments: list[tuple[float, str]] = []
-    for attempt in range(KILLS):
-        number = 100 + attempt
+    moments: list[float] = []
+    number = 99
+    while len(moments) < KILLS:
+        number += 1
         serving = bed.current()
         assert len(serving) == 1
         (old,) = serving
@@ -79,14 +80,16 @@ def test_killed_at_random_moments_every_next_run_ends_right(bed: Bed) -> None:
             argv, cwd=nodes.ROOT, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         # One in every part of the time that a whole run takes, at a random moment of it.
-        pause = whole * (attempt + generator.random()) / KILLS
+        pause = whole * (len(moments) + generator.random()) / KILLS
+        began = time.monotonic()
         try:
             process.wait(pause)
-            ended = "ended by itself"
+            # It was faster than the one before: that does not count.
+            whole = 0.95 * (time.monotonic() - began)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            ended = "killed"
+            moments.append(round(pause, 1))
         assert bed.current() <= {old, bed.name(number)}
         assert bed.sums(old) == before
         bed.install(number, engine_keep=1)
@@ -95,9 +98,7 @@ def test_killed_at_random_moments_every_next_run_ends_right(bed: Bed) -> None:
         # Nothing is left of what was killed, and of what was before only what is to be kept.
         there = bed.on_all(f"ls {nodes.STATE}/releases")
         assert there == dict.fromkeys(NODES, "\n".join(sorted([old, bed.name(number)])))
-        moments.append((round(pause, 1), ended))
-    print(f"of a run of {whole:.1f} s: {moments}")
-    assert sum(ended == "killed" for _, ended in moments) >= KILLS * 0.7
+    print(f"killed {len(moments)} times, of a run of {whole:.1f} s after {moments} s")
 
 
 def test_a_power_cut_in_the_middle_of_a_build(bed: Bed) -> None:

@@ -25,7 +25,10 @@ WISH: dict[str, Any] = {
     "engine_cuda_install": True,
     "engine_cuda_keyring": "/srv/debs/cuda-keyring_1.0_all.deb",
 }
-INSTALLED = "dpkg-query -W -f '${Package}\\n' libneeded1 cuda-toolkit-12-9 nvidia-driver 2>/dev/null || true"
+INSTALLED = (
+    "dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n' libneeded1 cuda-toolkit-12-9 nvidia-driver 2>/dev/null"
+    " | sed -n 's/^ii *//p'"
+)
 
 
 @pytest.fixture(scope="module")
