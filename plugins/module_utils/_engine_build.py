@@ -144,15 +144,19 @@ def _size(folder: Path) -> int:
 
 
 @contextlib.contextmanager
-def _growing(folder: Path, meter: Meter) -> Iterator[None]:
-    """Tell how many bytes are below a folder while something fills it."""
+def _unpacking(folder: Path, total: int, meter: Meter) -> Iterator[None]:
+    """Tell how many bytes are below a folder while something fills it, and that what follows is compiling."""
     done = threading.Event()
 
     def watch() -> None:
-        while not done.wait(LOOK_EVERY_S):
+        have = 0
+        while have < total and not done.wait(LOOK_EVERY_S):
             # What moves while it is counted is counted the next time.
             with contextlib.suppress(OSError):
-                meter.at(_size(folder))
+                have = _size(folder)
+                meter.at(have)
+        if not done.is_set():
+            meter.phase("compiling", 0)
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
@@ -259,7 +263,7 @@ def build(
                 f"{root} has {free / 1e9:.1f} GB free, the environment needs {need / 1e9:.1f} GB; make room"
             )
         meter.phase("unpacking", need - SPARE_BYTES)
-        with _growing(_cache(root, name), meter):
+        with _unpacking(_cache(root, name), need - SPARE_BYTES, meter):
             _install(root, name, wheelhouse, python, lock, timeout_s)
         installed = time.monotonic()
         meter.phase("running it", 0)
