@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,16 +46,15 @@ class Site:
         for name, host in self.hosts.items():
             for unit in (nodes.ray_unit(name), *(["vllm-serve.service"] if name == nodes.HEAD else [])):
                 group = nodes.unit_property(host, unit, "ControlGroup")
-                paths = nodes.out(
-                    host,
-                    f"for p in $(cat /sys/fs/cgroup{group}/cgroup.procs); do tr '\\0' ' ' < /proc/$p/cmdline; done",
-                )
+                # A process may end while its command line is asked for.
+                show = "tr '\\0' ' ' < /proc/$p/cmdline || true"
+                paths = nodes.out(host, f"for p in $(cat /sys/fs/cgroup{group}/cgroup.procs); do {show}; done")
                 found |= {part.partition("/")[0] for part in paths.split("/releases/")[1:]}
         return found
 
 
 @pytest.fixture(scope="module")
-def site(host: Any, tmp_path_factory: pytest.TempPathFactory) -> Site:
+def site(host: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """With a second whole release that was current before: the same files, named after a lock with one more line."""
     made = Site(host)
     lock = tmp_path_factory.mktemp("lock") / LOCK.name
@@ -63,7 +63,7 @@ def site(host: Any, tmp_path_factory: pytest.TempPathFactory) -> Site:
     name, here = _engine_lock.release_id(_engine_lock.read([lock]).sha256, "cpu", python), made.current()
     releases = f"{nodes.STATE}/releases"
     for there in made.hosts.values():
-        nodes.out(there, f"cp -al {releases}/{here} {releases}/{name}")
+        nodes.out(there, f"cd {releases} && mkdir {name} && sudo mount --bind {here} {name}")
     switch = {"root": nodes.STATE, "unit_dir": "/home/spark/.config/systemd/user"}
     tasks = [
         {"name": "Switch", "dgx_spark.vllm.engine_switch": {**switch, "path": f"{releases}/{release}"}}
@@ -73,7 +73,9 @@ def site(host: Any, tmp_path_factory: pytest.TempPathFactory) -> Site:
     book.write_text(json.dumps([{"name": "Switch", "hosts": "sparks", "gather_facts": False, "tasks": tasks}]))
     done = plays.run(str(book), inventory=made.inventory)
     assert not done.failed, done.said()
-    return made
+    yield made
+    for there in made.hosts.values():
+        nodes.out(there, f"cd {releases} && sudo umount -l {name} && rmdir {name}")
 
 
 def test_back_and_forward_again_with_a_model_serving(site: Site) -> None:
