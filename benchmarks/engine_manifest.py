@@ -6,7 +6,8 @@
 
 Usage: engine_manifest.py RELEASE, on the machine that holds it; a release with a manifest or any folder of files. Exits
 with 1 where two or more cores are not at least 1.5 times as fast as one thread. Files are read once beforehand, so that
-what is measured is the work and not the first touch of the disk.
+what is measured is the work and not the first touch of the disk; the best of three counts, since what else a machine
+does only ever adds to it.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "collections")]
 
-from ansible_collections.dgx_spark.vllm.plugins.module_utils import _manifest  # noqa: E402
+from ansible_collections.dgx_spark.vllm.plugins.module_utils import _engine_state, _manifest  # noqa: E402
 
 LEAST_GAIN = 1.5
+TURNS = 3
 
 
 def plain(root: Path, paths: list[str]) -> dict[str, str]:
@@ -59,16 +61,21 @@ def main() -> int:
     sizes = {path: item.size for path, item in _manifest.scan(root).items() if not item.link}
     paths, total, cores = list(sizes), sum(sizes.values()), len(os.sched_getaffinity(0))
     coreutils(root, paths)
-    one, sums = timed(lambda: plain(root, paths))
-    alone, _ = timed(lambda: coreutils(root, paths))
-    many, same = timed(lambda: _manifest.hash_files(root, sizes))
-    if same != sums:
-        print("the sums differ", file=sys.stderr)
-        return 1
+    one = many = alone = float("inf")
+    for _turn in range(TURNS):
+        seconds, sums = timed(lambda: plain(root, paths))
+        one = min(one, seconds)
+        seconds, same = timed(lambda: _manifest.hash_files(root, sizes))
+        many = min(many, seconds)
+        if same != sums:
+            print("the sums differ", file=sys.stderr)
+            return 1
+        alone = min(alone, timed(lambda: coreutils(root, paths))[0])
     rows = [("plain pass, one thread", one), ("sha256sum", alone), (f"deep check, {cores} cores", many)]
     if (root / _manifest.NAME).exists():
         known = _manifest.load(root / _manifest.NAME)
-        quick, found = timed(lambda: _manifest.compare(root, known))
+        patched = _engine_state.patched_files(_engine_state.patches_of(root))
+        quick, found = timed(lambda: _manifest.compare(root, known, patched))
         rows.append((f"quick check ({len(found)} differences)", quick))
     print(f"{len(paths)} files, {total / 1e9:.2f} GB")
     for name, seconds in rows:
