@@ -224,7 +224,7 @@ def judge(found: Mapping[str, str], expected: Mapping[str, str]) -> list[str]:
     """
     lines = []
     for key, want in expected.items():
-        have, (base, _, local) = found.get(key, ""), want.partition("+")
+        have, (base, _plus, local) = found.get(key, ""), want.partition("+")
         if want and not re.fullmatch(rf"{re.escape(base)}(\+{re.escape(local) if local else '.+'})?", have):
             lines.append(f"{key} is {have or 'a build without CUDA'}, expected {want}")
     return lines
