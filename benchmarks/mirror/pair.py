@@ -15,6 +15,7 @@ import argparse
 import json
 import statistics
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -66,15 +67,34 @@ def reference(nodes: Nodes) -> dict[str, float]:
     return {"moved": moved - begun, "proved": proved - begun, "cpu": cpu}
 
 
+class CpuClock(threading.Thread):
+    """CPU seconds of the nodes over time, so that those of one part of a play can be told."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        super().__init__(daemon=True)
+        self.nodes, self.marks, self.ended = nodes, [(time.time(), cpu_seconds(nodes))], threading.Event()
+
+    def run(self) -> None:
+        while not self.ended.wait(0.05):
+            self.marks.append((time.time(), cpu_seconds(self.nodes)))
+
+    def between(self, begun: float, ended: float) -> float:
+        inside = [cpu for at, cpu in self.marks if begun <= at <= ended]
+        return inside[-1] - inside[0]
+
+
 def ours(nodes: Nodes) -> dict[str, float]:
-    """The role's mirror; the time is the job's own, without the play around it."""
+    """The role's mirror; time and CPU are those of the job, without the play around it."""
     worker = nodes.hosts[1]
     nodes.run(worker, f"rm -rf models/{NAME} models/.dgx-spark-vllm && sync")
-    before = cpu_seconds(nodes)
+    clock = CpuClock(nodes)
+    clock.start()
     nodes.play_through()
-    cpu = cpu_seconds(nodes) - before
+    clock.ended.set()
+    clock.join()
     status = json.loads(nodes.run(worker, "cat models/.dgx-spark-vllm/.jobs/pull.json"))
     result = status["result"]
+    cpu = clock.between(status["started"], status["started"] + result["seconds"])
     return {"moved": result["moving_s"], "proved": result["seconds"], "cpu": cpu}
 
 
