@@ -112,7 +112,8 @@ def unit_lives(handle: Handle, mark: str) -> bool:
 def test_a_user_unit_needs_linger_to_outlive_the_session(handle: Handle) -> None:
     start = "systemd-run --user --quiet --collect sleep {}"
     handle.ssh(1, "loginctl disable-linger; " + start.format(71001))
-    assert unit_lives(handle, "71001")
+    # systemd-run returns before the process has become what it is to run.
+    wait_for(lambda: unit_lives(handle, "71001"), 9, "the unit did not start", pause=0.1)
     wait_for(lambda: not unit_lives(handle, "71001"), 40, "the unit of a user without linger went on", pause=0.5)
     handle.ssh(1, "loginctl enable-linger; " + start.format(71002))
     time.sleep(15)
