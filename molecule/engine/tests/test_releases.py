@@ -14,6 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.bed import nodes, plays
 from tests.engine.releases import NODES, Bed
 
