@@ -191,7 +191,7 @@ def _site(cluster: Cluster) -> None:
 
 FAULTS = (
     Fault("server", "SIGKILL of the server", _server),
-    Fault("core", "SIGKILL of the engine core", _kill("head", "VLLM::EngineCore"), in_ci=True),
+    Fault("core", "SIGKILL of the engine core", _kill("head", "VLLM::EngineCore")),
     Fault("rank-worker", "SIGKILL of the worker's rank", _kill("worker")),
     Fault("rank-head", "SIGKILL of the head's rank", _kill("head")),
     Fault("raylet-worker", "SIGKILL of the worker's raylet", _kill("worker", "[^ ]*/raylet ")),
