@@ -45,6 +45,7 @@ def _fault(name: str) -> Step:
         # What it is to hit may not run now: the step before has seen to that.
         with contextlib.suppress(FaultError):
             fault.put_on(cluster)
+            # A fault has a length; there is no condition to wait for.
             time.sleep(fault.lasts_s)
         fault.take_off(cluster)
 
