@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ class ActionModule(ActionBase):
                 "deep": {"type": "bool", "default": False},
                 "cuda_install": {"type": "bool", "default": False},
                 "programs": {"type": "list", "elements": "str", "default": []},
+                "controller_programs": {"type": "list", "elements": "str", "default": []},
                 "patches": {"type": "list", "elements": "str", "default": []},
                 "patch_dirs": {"type": "list", "elements": "path", "required": True},
             }
@@ -69,11 +71,13 @@ class ActionModule(ActionBase):
         if state.get("failed"):
             return dict(state)
         sums = {name: sha256_file(path) for name, path in patches.items()}
+        absent_programs = [name for name in args["controller_programs"] if shutil.which(name) is None]
         toolkit = args["cuda_install"] and _engine_faults.toolkit_lacks(row, node)
         errors = _engine_faults.node_faults(host, variant, row, node, [] if adopt else usable, state, toolkit)
         asked = str(deployment["card"].get("engine", {}).get("nccl", ""))
         loads = plan["expected"].get("nccl") or state["nccl"].get("version", "")
         lower, higher = _engine_faults.nccl(host, asked, loads)
+        todo = _engine_plan.steps(plan, state, sums, bool(adopt), toolkit)
         return {
             **plan,
             "changed": False,
@@ -94,9 +98,9 @@ class ActionModule(ActionBase):
             "patches": {name: str(path) for name, path in patches.items()},
             "patch_texts": {name: path.read_text() for name, path in patches.items()} if adopt else {},
             "node": {key: value for key, value in state.items() if key not in ("changed", "invocation", "warnings")},
-            "todo": _engine_plan.steps(plan, state, sums, bool(adopt), toolkit),
+            "todo": todo,
             "faults": {
-                "errors": errors + lower,
+                "errors": errors + lower + _engine_faults.controller(todo, absent_programs),
                 "warnings": _engine_faults.validation(row, plan["expected"]) + higher,
             },
         }

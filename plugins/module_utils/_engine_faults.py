@@ -99,6 +99,17 @@ def node_faults(
     return errors + _gpu_faults(host, row, node, toolkit_comes)
 
 
+def controller(todo: Sequence[str], absent: Sequence[str]) -> list[Fault]:
+    """Programs that the controller lacks, where wheels are to be brought from it. todo: steps of the plan."""
+    if not set(todo) & {"lock", "build", "repair"}:
+        return []
+    cure = "install it on the machine that runs ansible-playbook, or set engine_wheelhouse: head"
+    return [
+        fault("", f"{name} on the controller", "not installed", "installed: it brings the wheels to the head", cure)
+        for name in absent
+    ]
+
+
 def validation(row: Mapping[str, Any], expected: Mapping[str, str]) -> list[Fault]:
     """A warning where the lock has another vLLM than the one that this collection was tried with."""
     validated, vllm = str(row.get("validated", "")), str(expected.get("vllm", "")).partition("+")[0]

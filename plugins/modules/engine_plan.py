@@ -53,6 +53,11 @@ options:
     type: list
     elements: str
     default: []
+  controller_programs:
+    description: Programs that the role needs on the controller where wheels are to be brought.
+    type: list
+    elements: str
+    default: []
   patches:
     description: Names of the patches that the release must have.
     type: list

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-# Command → Debian/Ubuntu package it comes from. Only what the bed itself calls.
+# Command → Debian/Ubuntu package it comes from. What the bed itself calls, and what the playbooks need on a controller.
 TOOLS = {
     "systemd-nspawn": "systemd-container",
     "mmdebstrap": "mmdebstrap",
@@ -24,6 +24,7 @@ TOOLS = {
     "ssh": "openssh-client",
     "ssh-keygen": "openssh-client",
     "journalctl": "systemd",
+    "rsync": "rsync",
 }
 # mmdebstrap checks Debian's archive with these keys; Ubuntu hosts do not have them by themselves.
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")

@@ -274,3 +274,13 @@ def test_patches_are_found_in_the_owners_folder_first(tmp_path: Path) -> None:
     (tmp_path / "laguna_dflash_get_cache_scale.toml").write_text("")
     again, _ = planning.find_patches(["laguna_dflash_get_cache_scale"], [tmp_path, bundled])
     assert again != found
+
+
+@pytest.mark.parametrize(
+    ("todo", "said"), [(["build", "switch"], 1), (["repair"], 1), (["lock"], 1), (["switch"], 0), ([], 0)]
+)
+def test_a_controller_without_rsync_is_named_before_wheels_are_fetched(todo: list[str], said: int) -> None:
+    """A fresh controller fetched 3 GB before it said that it could not pass them on."""
+    found = [(item["subject"], item["found"]) for item in faults.controller(todo, ["rsync"])]
+    assert found == [("rsync on the controller", "not installed")] * said
+    assert faults.controller(todo, []) == []
