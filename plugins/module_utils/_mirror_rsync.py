@@ -36,9 +36,12 @@ class Outcome:
 
     @property
     def reason(self) -> str:
-        """The line that says most: a daemon's own, else the last."""
-        lines = self.text.splitlines() or [f"rsync ended with {self.code}"]
-        return next((line for line in lines if line.startswith("@ERROR")), lines[-1])[:200]
+        """What says most: a daemon's own line; else the last one, which names the kind, after the first, the thing."""
+        lines = [line for line in self.text.splitlines() if line] or [f"rsync ended with {self.code}"]
+        own = [line for line in lines if line.startswith("@ERROR")]
+        if any("Invalid cross-device link" in line for line in lines):
+            lines.append("a link to a file that the daemon does not follow: put the file itself there (cp --dereference)")
+        return "; ".join(own[:1] or dict.fromkeys((lines[0][:300], lines[-1][:200])))
 
     @property
     def hopeless(self) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,7 +22,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from ._mirror_rsync import program
+from ._model_tree import scan
 from ._model_tree_store import Store, write_atomic
+from ._model_tree_types import Tree
 from ._progress_job import Job, JobError
 
 USER: Final = "mirror"
@@ -72,14 +75,37 @@ def config(offer: Offer) -> str:
     ]
     for name in offer.names:
         store = Store(offer.root, name)
-        lines += [f"[{name}]", f"path = {_quoted(store.tree)}"]
-        if any(path.is_symlink() for path in store.tree.rglob("*")):
-            # Links of a hub cache lead out of the folder, and their targets are what is sent. rsync 3.5 follows such
-            # links only when told to; older ones always do, and pass over the line. Who could plant a link here is
-            # the user whose folder it is.
+        folder = store.offered if store.offered.is_dir() else store.tree
+        lines += [f"[{name}]", f"path = {_quoted(folder)}"]
+        if any(path.is_symlink() for path in folder.rglob("*")):
+            # rsync 3.5 follows a link out of the folder only when told to; older ones always did, and pass over the
+            # line, until CVE-2026-29518 was mended in them: those never do. Who could plant a link here is the user
+            # whose folder it is.
             lines.append("insecure links = yes")
         lines += [f"[{name}.incoming]", f"path = {_quoted(store.incoming)}"]
     return "\n".join(lines) + "\n"
+
+
+def lay_out(store: Store) -> None:
+    """Where files of a model are links, as in a hub cache, lay out the files they lead to in a folder to offer.
+
+    A daemon of today does not follow a link out of its folder. A second name of the same file costs no space; where
+    there can be none (another file system, another user's file) a link stands for it, which an older daemon follows.
+    """
+    shutil.rmtree(store.offered, ignore_errors=True)
+    tree = Tree(str(store.tree))
+    scan(store.tree, tree)
+    own = store.tree.resolve()
+    files = {name: (store.tree / name).resolve() for name in tree.files}
+    if all(path == own / name for name, path in files.items()):
+        return
+    for name, path in files.items():
+        place = store.offered / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(path, place)
+        except OSError:
+            place.symlink_to(path)
 
 
 def greets(address: str, port: int, timeout: float = 2.0) -> bool:
@@ -122,10 +148,12 @@ def serve(offer: Offer, job: Job) -> dict[str, Any]:
     """Run the daemons until the job is stopped; one that dies is started again."""
     _require_free(offer)
     offer.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    stores = [Store(offer.root, name) for name in offer.names]
+    for store in stores:
+        store.incoming.mkdir(parents=True, exist_ok=True)
+        lay_out(store)
     write_atomic(offer.folder / "rsyncd.secrets", f"{USER}:{offer.secret}\n".encode(), 0o600)
     write_atomic(offer.folder / "rsyncd.conf", config(offer).encode(), 0o600)
-    for name in offer.names:
-        Store(offer.root, name).incoming.mkdir(parents=True, exist_ok=True)
     daemons = {address: _start(offer, job, address) for address in offer.addresses}
     job.meter.phase(f"offering {', '.join(offer.names)} to {len(offer.peers)} addresses", 0)
     restarts = 0
@@ -141,6 +169,8 @@ def serve(offer: Offer, job: Job) -> dict[str, Any]:
     finally:
         _end(list(daemons.values()))
         (offer.folder / "rsyncd.secrets").unlink(missing_ok=True)
+        for store in stores:
+            shutil.rmtree(store.offered, ignore_errors=True)
     return {"restarts": restarts}
 
 

@@ -7,6 +7,7 @@
         manifest.json                  what it must be: made on the head, the same bytes on every node
         seen.json                      what this node hashed: size, time and inode at that moment, and the sum
         incoming/                      what is on its way, never what a running engine has open
+        offered/                   during a mirror run, where the model is made of links: the files they lead to
 
 A folder without a manifest was not staged by us: it is used and mirrored, and never removed.
 """
@@ -49,6 +50,7 @@ class Store:
         self.manifest = self.home / "manifest.json"
         self.seen = self.home / "seen.json"
         self.incoming = self.home / "incoming"
+        self.offered = self.home / "offered"
 
 
 def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:

@@ -182,22 +182,6 @@ def test_a_hard_linked_or_linked_file_is_never_written(tmp_path: Path, head: tup
     assert not any(path.is_symlink() for path in (peer / NAME).rglob("*"))
 
 
-def test_links_of_a_hub_cache_arrive_as_files(tmp_path: Path) -> None:
-    """C75."""
-    port = free_port()
-    manifest = make_head(tmp_path / "blobs")
-    head = tmp_path / "head"
-    (head / NAME / "sub").mkdir(parents=True)
-    for item in manifest["files"]:
-        link = head / NAME / item["path"]
-        link.symlink_to(os.path.relpath(tmp_path / "blobs" / NAME / item["path"], link.parent))
-    with offering(head, HEAD, port, [HEAD]):
-        take(order_for(tmp_path / "peer", manifest, from_head(port)))
-    place(tmp_path / "peer", manifest)
-    assert content(tmp_path / "peer") == content(tmp_path / "blobs")
-    assert not any(path.is_symlink() for path in (tmp_path / "peer" / NAME).rglob("*"))
-
-
 def test_a_chain_takes_what_the_node_before_has_so_far(tmp_path: Path, head: tuple[Path, dict[str, Any], int]) -> None:
     """Both run at once; the head sends its files once."""
     root, manifest, port = head
