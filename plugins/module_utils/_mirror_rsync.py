@@ -40,7 +40,7 @@ class Outcome:
         lines = [line for line in self.text.splitlines() if line] or [f"rsync ended with {self.code}"]
         own = [line for line in lines if line.startswith("@ERROR")]
         if any("Invalid cross-device link" in line for line in lines):
-            lines.append("a link to a file that the daemon does not follow: put the file itself there (cp --dereference)")
+            lines.append("a link that the daemon does not follow: put the file itself there (cp --dereference)")
         return "; ".join(own[:1] or dict.fromkeys((lines[0][:300], lines[-1][:200])))
 
     @property
