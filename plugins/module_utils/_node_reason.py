@@ -13,6 +13,10 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # vllm-node prints its name only before an error; fabric-env says so by a word.
 _OWN = re.compile(r"^(?:vllm-node [\w\-]+|fabric-env: error): (.+)$")
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout)\b:? ?.*$")
+# pydantic's error only counts; what is wrong stands in the next lines: its field, if it has one, then the text, before the
+# values in square brackets.
+_COUNTED = re.compile(r"\d+ validation errors? for [\w.]+$")
+_VALUES = re.compile(r" \[type=.*$")
 _USAGE = re.compile(r"^(?:vllm|ray|usage)[\w ]*: error: .+$|^Error: .+$")
 # What our own programs say when the cause stands in the lines of another one.
 ELSEWHERE = "its own lines above say why"
@@ -39,6 +43,17 @@ def plain(line: str) -> str:
     return _PREFIX.sub("", _COLOUR.sub("", line)).strip()
 
 
+def _whole(texts: Sequence[str], at: int) -> str:
+    """An error with the lines that say what it is."""
+    found = [texts[at]]
+    if _COUNTED.search(texts[at]):
+        for text in texts[at + 1 : at + 3]:
+            found.append(_VALUES.sub("", text))
+            if _VALUES.search(text):
+                break
+    return ": ".join(found)
+
+
 def reason(lines: Sequence[str], result: str = "", code: str = "", status: str = "") -> str:
     """The most telling line, else how the process ended.
 
@@ -51,7 +66,7 @@ def reason(lines: Sequence[str], result: str = "", code: str = "", status: str =
     if own := [text for text in said if ELSEWHERE not in text]:
         return own[-1]
     # The first error is the cause, the later ones are its consequences.
-    errors = [text for text in texts if _EXCEPTION.match(text) or _USAGE.match(text)]
+    errors = [_whole(texts, at) for at, text in enumerate(texts) if _EXCEPTION.match(text) or _USAGE.match(text)]
     if telling := [text for text in errors if not any(echo in text for echo in _ECHO)]:
         return telling[0]
     if any(_STOPPED in text for text in texts):
