@@ -13,8 +13,8 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # vllm-node prints its name only before an error; fabric-env says so by a word.
 _OWN = re.compile(r"^(?:vllm-node [\w\-]+|fabric-env: error): (.+)$")
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout)\b:? ?.*$")
-# pydantic's error only counts; what is wrong stands in the next lines: its field, if it has one, then the text, before the
-# values in square brackets.
+# pydantic's error only counts; what is wrong stands in the next lines: its field, if it has one, then the text, before
+# the values in square brackets.
 _COUNTED = re.compile(r"\d+ validation errors? for [\w.]+$")
 _VALUES = re.compile(r" \[type=.*$")
 _USAGE = re.compile(r"^(?:vllm|ray|usage)[\w ]*: error: .+$|^Error: .+$")

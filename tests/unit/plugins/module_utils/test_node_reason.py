@@ -40,7 +40,7 @@ MISSING_DRAFT = [
         (["torch.OutOfMemoryError: CUDA out of memory."], ("success", "exited", "0"),
          "torch.OutOfMemoryError: CUDA out of memory."),
         (["(APIServer pid=5) pydantic_core._pydantic_core.ValidationError: 1 validation error for SpeculativeConfig",
-          "(APIServer pid=5)   Value error, Unrecognized model in /models/draft. [type=value_error, input_value=Args()]",
+          "(APIServer pid=5)   Value error, Unrecognized model in /models/draft. [type=value_error, input_value=A()]",
           "(APIServer pid=5)     For further information visit https://errors.pydantic.dev/2.13/v/value_error"],
          ("exit-code", "exited", "1"),
          "pydantic_core._pydantic_core.ValidationError: 1 validation error for SpeculativeConfig: "
