@@ -43,9 +43,7 @@ def test_a_broken_draft_ends_in_standing_still_with_the_reason(cluster: Cluster)
         wait_for(lambda: " ".join(f"{n} {what}" for what, n in cluster.engines().items() if n), 90, "no engine is left")
         found = status(cluster)
         assert found["halted"]["failures"] >= FAILURES
-        assert re.search(
-            rf"\d+ failed starts: .*Unrecognized model in \S*{DRAFT.split('/')[1]}", found["reason"]
-        )
+        assert re.search(rf"\d+ failed starts: .*Unrecognized model in \S*{DRAFT.split('/')[1]}", found["reason"])
         # Two ranks, the core and the server hold more than this, without Ray's own.
         assert available(cluster) > serving + 2048
         assert head.run("pgrep -x raylet", check=False) == ""
